@@ -1,0 +1,100 @@
+// Package metrics measures a run: per-request records, exact and sketched
+// distributions, the summary report, telemetry and the terminal table
+// (spec report).
+//
+// The event loop owns one Record per request in flight and fills it with plain
+// values; Collector.Finish folds it into the distributions at its terminal event
+// and, with capture on, keeps a copy. Times are float64 ms on the logical clock,
+// lengths are tokens.
+package metrics
+
+// Status is how a request ended.
+type Status uint8
+
+const (
+	Unfinished Status = iota
+	Completed
+	Rejected
+	Canceled
+	Failed
+)
+
+func (s Status) String() string {
+	return [...]string{"unfinished", "completed", "rejected", "canceled", "failed"}[s]
+}
+
+// Unset marks a time that never happened.
+const Unset = -1.0
+
+// Record is what is known of one request (spec report 2). A zero Record is not
+// valid: call Reset.
+type Record struct {
+	Ordinal       int64 // session-major number, breaks ties in the report
+	ArrivalMs     float64
+	FirstAdmitMs  float64 // Unset until admitted by any scheduler
+	FirstTokenMs  float64
+	SecondTokenMs float64
+	LastTokenMs   float64
+	TerminalMs    float64
+	Input         int32
+	Requested     int32 // output tokens asked for
+	Output        int32 // tokens emitted so far
+	Reused        int32 // max over all admissions, both pools
+	FirstReused   int32 // at the first admission
+	Admissions    int32
+	Status        Status
+	Reason        string    // why it was rejected or failed, "" otherwise
+	TokenMs       []float64 // exact mode only: end of the pass of every token
+	Detail        *Detail   // capture only
+}
+
+// Detail is what only a captured record needs (spec report 7).
+type Detail struct {
+	RequestID, PlayID, Session                              string
+	HasSession                                              bool
+	Turn                                                    int32
+	DispatchedMs                                            float64 // agentic only, else Unset
+	PrefillScheduler                                        int32   // scheduler id of the first assignment, -1 none
+	DecodeScheduler                                         int32
+	PrefillAdmitMs, SourceHeldMs, DestinationReservedMs     float64
+	DestinationActivatedMs, DecodeAdmitMs, SourceReleasedMs float64
+	PrefillReused, DecodeReused                             int32 // max over the pool's admissions; -1 none
+	PrefillOverlapTokens, DecodeOverlapTokens               int32 // capped at ISL; -1 none
+	Routing                                                 []Routing
+	Admitted                                                []Admission
+}
+
+// Pool names a pool in records.
+type Pool uint8
+
+const (
+	Agg Pool = iota
+	PrefillPool
+	DecodePool
+)
+
+func (p Pool) String() string { return [...]string{"agg", "prefill", "decode"}[p] }
+
+// Routing is one entry of routing_history.
+type Routing struct {
+	Pool                    Pool
+	Queued                  bool
+	EnteredMs, ReleasedMs   float64 // Unset when immediate, or never released
+	Worker, Scheduler, Rank int32   // -1 while not released
+	OverlapTokens           int32
+	Selected, Best          int32 // blocks; -1 under round robin
+}
+
+// Admission is one entry of admission_history.
+type Admission struct {
+	Pool        Pool
+	PoolOrdinal int32
+	AtMs        float64
+	Reused      int32
+}
+
+// Reset makes r ready for a new request and keeps its buffers.
+func (r *Record) Reset() {
+	*r = Record{FirstAdmitMs: Unset, FirstTokenMs: Unset, SecondTokenMs: Unset,
+		LastTokenMs: Unset, TerminalMs: Unset, TokenMs: r.TokenMs[:0]}
+}

@@ -1,0 +1,66 @@
+package sim
+
+import "dynosweep/sim/engine"
+
+// ForwardPass is the forward-pass metric row of one pass.
+type ForwardPass = engine.ForwardPass
+
+// ScalingPolicy decides how many workers each pool should have. It is the only
+// door between the run and a Planner (spec replay-runtime 9).
+type ScalingPolicy interface {
+	// FirstTickMs is when the first tick is wanted; +Inf or NaN for never.
+	FirstTickMs() float64
+	// Tick looks at one snapshot, which it must not keep, and says what to do.
+	Tick(s *Snapshot) (Decision, error)
+}
+
+// Keep is a Decision target that leaves a pool as it is.
+const Keep = -1
+
+// Decision is the answer to one tick. Targets count non-draining workers (active
+// plus starting); an aggregated run has only the decode side.
+type Decision struct {
+	TargetPrefill int     // Keep: unchanged
+	TargetDecode  int     // Keep: unchanged
+	NextTickMs    float64 // +Inf or NaN: no more ticks
+	Detail        any     // the policy's own diagnostics, handed to the TickSink untouched
+}
+
+// Snapshot is what a policy sees at a tick (spec replay-runtime 9). Slices live
+// until the next tick.
+type Snapshot struct {
+	Ordinal int
+	NowMs   float64
+	Prefill PoolSnapshot
+	Decode  PoolSnapshot // the only pool of an aggregated run
+	Traffic Traffic
+}
+
+// PoolSnapshot is the state of one pool. Ids ascend.
+type PoolSnapshot struct {
+	Metrics                    []RankMetrics // newest per (worker, rank) since the last tick, sorted
+	Active, Starting, Draining []int32
+}
+
+// RankMetrics is one forward-pass metric row (spec replay-runtime 9).
+type RankMetrics struct {
+	Worker, Rank int32
+	WallS        float64 // duration of the pass in seconds
+	Pass         ForwardPass
+}
+
+// Traffic is what arrived and completed between two ticks. Means of nothing are 0.
+type Traffic struct {
+	DurationS       float64
+	Arrived         int64
+	Completed       int64 // completed and not rejected: the requests behind the means
+	AvgISL, AvgOSL  float64
+	AvgTTFTMs       float64 // over TTFT > 0
+	TTFTCount       int64
+	AvgITLMs        float64 // over requests with more than one output token
+	ITLCount        int64
+	AvgHitRate      float64 // mean over placements of overlap / isl blocks
+	HitRateCount    int64
+	AvgAcceptLength float64 // accepted tokens per request decode-forward
+	Forwards        int64   // 0: no accept length
+}

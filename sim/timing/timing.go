@@ -1,0 +1,22 @@
+// Package timing says how long a pass takes: the polynomial, fixed and
+// profile-derived models, the rounding from a model's milliseconds to the clock,
+// and the sampler of speculative decoding (spec engine-timing).
+//
+// A scheduler reduces its batch to a few integers, asks a Model at most twice per
+// pass, and turns each answer into clock time with Duration.
+package timing
+
+// Model is a pure function of a few integers; it holds no state that a call
+// changes and may be shared by goroutines.
+type Model interface {
+	// PrefillMs prices the prefill part: n requests of mean length meanISL, of
+	// which meanPrefix tokens are already there (floors of the means). Callers
+	// do not ask when n or meanISL-meanPrefix is 0. Raw, unscaled ms.
+	PrefillMs(n, meanISL, meanPrefix int64) float64
+	// DecodeMs prices one decode step over n > 0 requests holding activeKV
+	// tokens in a cache of totalKV. The mean context is activeKV div n.
+	DecodeMs(n, activeKV, totalKV int64) float64
+	// DecodeSeries fills dst[j] with DecodeMs(n, activeKV+j*n, totalKV), bit for
+	// bit: the passes of a decode run, in which every length grows by one.
+	DecodeSeries(n, activeKV, totalKV int64, dst []float64)
+}
