@@ -64,3 +64,18 @@ type Traffic struct {
 	AvgAcceptLength float64 // accepted tokens per request decode-forward
 	Forwards        int64   // 0: no accept length
 }
+
+// TickRecord is one Planner tick as recorded: what was seen and what was decided.
+// It lives until the next tick.
+type TickRecord struct {
+	Snapshot *Snapshot
+	Decision Decision
+}
+
+// ScalingEvent is one change of a pool's target (spec report 10).
+type ScalingEvent struct {
+	AtS       float64 // scheduled time of the tick, seconds
+	Component string  // agg, prefill or decode
+	From, To  int     // non-draining counts
+	Reason    string  // scale_up or scale_down
+}

@@ -1,0 +1,16 @@
+package metrics
+
+// SLA holds the goodput bounds in ms; 0 means not set (spec report 5).
+type SLA struct{ TTFTMs, ITLMs, E2EMs float64 }
+
+// Set reports whether any bound is set.
+func (s SLA) Set() bool { return s.TTFTMs > 0 || s.ITLMs > 0 || s.E2EMs > 0 }
+
+// TelemetryOptions asks for samples every IntervalMs of simulated time; 0 is off.
+type TelemetryOptions struct {
+	IntervalMs float64
+	Sink       func(*Sample) error // gets every sample, which it must not keep
+}
+
+// Sample is one telemetry sample (spec report 9).
+type Sample struct{}
