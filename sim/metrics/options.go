@@ -6,11 +6,15 @@ type SLA struct{ TTFTMs, ITLMs, E2EMs float64 }
 // Set reports whether any bound is set.
 func (s SLA) Set() bool { return s.TTFTMs > 0 || s.ITLMs > 0 || s.E2EMs > 0 }
 
+// Options say what a Collector keeps.
+type Options struct {
+	SLA          SLA
+	Capture      bool // keep a copy of every ended request's record
+	Trajectories bool // the load is agentic: the report has the trajectory keys
+}
+
 // TelemetryOptions asks for samples every IntervalMs of simulated time; 0 is off.
 type TelemetryOptions struct {
 	IntervalMs float64
 	Sink       func(*Sample) error // gets every sample, which it must not keep
 }
-
-// Sample is one telemetry sample (spec report 9).
-type Sample struct{}

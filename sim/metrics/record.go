@@ -98,3 +98,26 @@ func (r *Record) Reset() {
 	*r = Record{FirstAdmitMs: Unset, FirstTokenMs: Unset, SecondTokenMs: Unset,
 		LastTokenMs: Unset, TerminalMs: Unset, TokenMs: r.TokenMs[:0]}
 }
+
+// TTFTMs is the time to the first token; only with Output >= 1.
+func (r *Record) TTFTMs() float64 { return max(r.FirstTokenMs-r.ArrivalMs, 0) }
+
+// TTSTMs is the gap between the first and the second token; only with Output >= 2.
+func (r *Record) TTSTMs() float64 { return max(r.SecondTokenMs-r.FirstTokenMs, 0) }
+
+// TPOTMs is the mean gap between tokens; only with Output >= 2.
+func (r *Record) TPOTMs() float64 {
+	return max(r.LastTokenMs-r.FirstTokenMs, 0) / float64(r.Output-1)
+}
+
+// E2EMs ends at the last token, not at the terminal event; only with Output >= 1.
+func (r *Record) E2EMs() float64 { return max(r.LastTokenMs-r.ArrivalMs, 0) }
+
+// meanGapMs is the mean gap as an SLA judges it, from the two latencies; 0 for a
+// single token.
+func (r *Record) meanGapMs() float64 {
+	if r.Output < 2 {
+		return 0
+	}
+	return (r.E2EMs() - r.TTFTMs()) / float64(r.Output-1)
+}
