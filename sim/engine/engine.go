@@ -46,15 +46,16 @@ const (
 type Reason uint8
 
 const (
-	NoReason       Reason = iota
-	OverModelLen          // prompt >= max_model_len
-	PromptOverPool        // prompt needs more blocks than the pool has
-	OutputOverPool        // prompt and output need more blocks than the pool has: could never end
+	NoReason          Reason = iota
+	OverModelLen             // prompt >= max_model_len
+	PromptOverPool           // prompt needs more blocks than the pool has
+	OutputOverPool           // prompt and output need more blocks than the pool has: could never end
+	OverPrefillBudget        // the next chunk exceeds what a prefill pass may compute: could never start
 )
 
 func (r Reason) String() string {
 	return [...]string{"", "prompt reaches max_model_len", "prompt exceeds the KV pool",
-		"prompt and output exceed the KV pool"}[r]
+		"prompt and output exceed the KV pool", "next chunk exceeds the prefill budget"}[r]
 }
 
 // Signal is one output of a pass, in scheduler order: Tokens new tokens of a
@@ -104,7 +105,8 @@ type Pass struct {
 	CacheHit   int64       // SGLang cache metrics; 0 elsewhere
 	CacheTotal int64
 	Stall      Stall
-	ModelWork  bool // some prefill token or decode step was computed
+	ModelWork  bool  // some prefill token or decode step was computed
+	Err        error // the timing source gave no usable duration: the run ends with it
 }
 
 // Reset empties p and keeps its buffers.
