@@ -1,6 +1,9 @@
 package sim
 
-import "dynosweep/sim/engine"
+import (
+	"dynosweep/sim/engine"
+	"dynosweep/sim/metrics"
+)
 
 // ForwardPass is the forward-pass metric row of one pass.
 type ForwardPass = engine.ForwardPass
@@ -50,20 +53,7 @@ type RankMetrics struct {
 }
 
 // Traffic is what arrived and completed between two ticks. Means of nothing are 0.
-type Traffic struct {
-	DurationS       float64
-	Arrived         int64
-	Completed       int64 // completed and not rejected: the requests behind the means
-	AvgISL, AvgOSL  float64
-	AvgTTFTMs       float64 // over TTFT > 0
-	TTFTCount       int64
-	AvgITLMs        float64 // over requests with more than one output token
-	ITLCount        int64
-	AvgHitRate      float64 // mean over placements of overlap / isl blocks
-	HitRateCount    int64
-	AvgAcceptLength float64 // accepted tokens per request decode-forward
-	Forwards        int64   // 0: no accept length
-}
+type Traffic = metrics.Traffic
 
 // TickRecord is one Planner tick as recorded: what was seen and what was decided.
 // It lives until the next tick.

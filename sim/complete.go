@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"dynosweep/sim/engine"
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/workload"
+)
+
+// admit records the admissions of a pass that starts now.
+func (s *Sim) admit(w *worker, rank int32, admissions []engine.Admission) {
+	for _, a := range admissions {
+		q := &s.slots.items[a.Req]
+		rec := &q.rec
+		if rec.FirstAdmitMs == metrics.Unset {
+			rec.FirstAdmitMs = s.nowMs
+			rec.FirstReused = a.Reused
+		}
+		rec.Reused = max(rec.Reused, a.Reused)
+		rec.Admissions++
+		d := rec.Detail
+		if d == nil {
+			continue
+		}
+		var nth int32
+		for i := range d.Admitted {
+			if d.Admitted[i].Pool == w.pool.kind {
+				nth++
+			}
+		}
+		d.Admitted = append(d.Admitted, metrics.Admission{Pool: w.pool.kind, PoolOrdinal: nth, AtMs: s.nowMs, Reused: a.Reused})
+		switch w.pool.kind {
+		case metrics.PrefillPool:
+			if nth == 0 {
+				d.PrefillAdmitMs = s.nowMs
+			}
+			d.PrefillReused = max(d.PrefillReused, a.Reused)
+		case metrics.DecodePool:
+			if nth == 0 {
+				d.DecodeAdmitMs = s.nowMs
+			}
+			d.DecodeReused = max(d.DecodeReused, a.Reused)
+		}
+	}
+}
+
+// complete applies the pass of w that ends now: for each rank in order, events,
+// then output signals, then lifecycle facts (spec replay-runtime 4.4).
+func (s *Sim) complete(w *worker) error {
+	w.busy = false
+	s.wake(w)
+	run := w.inRun
+	if run {
+		w.inRun = false
+		if err := s.showRun(w, len(w.ends)); err != nil {
+			return err
+		}
+	}
+	for i := range w.ranks {
+		if err := s.completeRank(w, int32(i), run); err != nil {
+			return err
+		}
+	}
+	if !run && !w.runnable() {
+		w.step = 0
+	}
+	s.occupied(w, w.startMs)
+	return nil
+}
+
+// completeRank applies one rank's payload; that of a decode run was shown already
+// and leaves only the boundary itself.
+func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
+	rk := &w.ranks[rank]
+	s.touch(rk)
+	if s.prefill != nil {
+		s.handoffs.wakeDeferred(rk)
+	}
+	var signals []engine.Signal
+	var held []int32
+	if !run {
+		if s.cfg.Scaling != nil {
+			rk.publish(w.id, rank, rk.pass.Metrics, w.startMs, w.endMs)
+		}
+		if rk.ran {
+			signals, held = rk.pass.Signals, rk.pass.Held
+			s.collector.CommittedPrefill(rk.pass.Metrics.PrefillTokens)
+			if err := s.observe(w, rank, &rk.pass.Events); err != nil {
+				return err
+			}
+			rk.pass.Events.Reset()
+			s.countAccepts(w.pool, rk.pass.Accepted, rk.pass.Forwards)
+			rk.counted.CacheHitTokens += rk.pass.CacheHit
+			rk.counted.CacheTotalTokens += rk.pass.CacheTotal
+		}
+	}
+	if s.prefill != nil {
+		return s.handoffs.boundary(s, w, rank, signals, held)
+	}
+	for _, sig := range signals {
+		if err := s.signal(w, sig); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signal applies one output signal of an aggregated worker.
+func (s *Sim) signal(w *worker, sig engine.Signal) error {
+	q := &s.slots.items[sig.Req]
+	if sig.Tokens > 0 {
+		s.token(sig.Req, sig.Tokens, s.nowMs)
+	}
+	p := w.pool
+	if sig.End == engine.Running {
+		if q.sawOut {
+			return nil
+		}
+		q.sawOut = true
+		b := s.routeBuf()
+		b.routes = p.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
+		return s.released(p, b.routes)
+	}
+	w.inflight--
+	b := s.routeBuf()
+	b.routes = p.placement.Terminal(sig.Req, s.nowMs, b.routes)
+	if sig.End == engine.Rejected {
+		s.end(sig.Req, metrics.Rejected, sig.Reason.String())
+	} else {
+		s.end(sig.Req, metrics.Completed, "")
+	}
+	s.slots.release(sig.Req)
+	return s.released(p, b.routes)
+}
+
+// end closes the books of a request at its terminal event: collector, traffic,
+// workload. Its slot lives on until the caller releases it.
+func (s *Sim) end(id int32, status metrics.Status, reason string) {
+	q := &s.slots.items[id]
+	rec := &q.rec
+	rec.Status, rec.Reason, rec.TerminalMs = status, reason, s.nowMs
+	s.finished++
+	s.outstanding--
+	if status == metrics.Completed {
+		s.telemetry.window.Completed(rec)
+		s.scaling.window.Completed(rec)
+	}
+	s.collector.Finish(rec)
+	how := workload.Completed
+	switch status {
+	case metrics.Rejected:
+		how = workload.Rejected
+	case metrics.Canceled, metrics.Failed:
+		how = workload.Failed
+	}
+	s.src.Done(q.src.Handle, s.nowMs, rec.Output, how)
+}
+
+// touch refreshes the gauges of a rank after a command or a completion.
+func (s *Sim) touch(rk *rank) {
+	if s.telemetry.on {
+		rk.gauges = rk.core.Gauges()
+	}
+}

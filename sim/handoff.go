@@ -1,0 +1,410 @@
+package sim
+
+import (
+	"dynosweep/sim/engine"
+	"dynosweep/sim/kv"
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/router"
+)
+
+// actionKind is one command of the handoff coordinator (spec replay-runtime 8.2).
+type actionKind uint8
+
+const (
+	submitPrefill actionKind = iota
+	reserveDestination
+	startTransfer
+	activateDestination
+	releaseSource
+	cancelSource
+	cancelDestination
+)
+
+type action struct {
+	kind actionKind
+	req  int32
+}
+
+// handoff is the coordinator's view of one request. Facts only ever become true.
+type handoff struct {
+	ordinal         int64
+	pworker, prank  int32 // prefill worker and rank, -1 before placement
+	freshTokens     int32 // of the reserved destination
+	placedPrefill   bool
+	placedDecode    bool
+	sourceLive      bool // the prefill scheduler knows the request
+	destinationLive bool // the decode scheduler knows the request
+	held, reserved  bool
+	transferring    bool
+	activated       bool
+	decodeDone      bool
+	closed          bool // source released, or cleanup done
+	failing         bool
+	cancelsOpen     int8
+	failStatus      metrics.Status
+	failReason      string
+}
+
+// handoffs is the coordinator of a disaggregated run: one global FIFO of actions.
+type handoffs struct {
+	sourceFirst bool
+	fifo        []action
+	head        int
+	ordinals    int64
+	open        map[int64]int32 // transfers under way: ordinal -> request
+	events      kv.Events       // of commands
+	links       links
+}
+
+func (h *handoffs) idle() bool { return h.head == len(h.fifo) }
+
+func (h *handoffs) push(kind actionKind, req int32) {
+	if h.head == len(h.fifo) {
+		h.fifo, h.head = h.fifo[:0], 0
+	}
+	h.fifo = append(h.fifo, action{kind, req})
+}
+
+// start opens the handoff of an arrived request and enqueues its first action.
+func (h *handoffs) start(s *Sim, id int32) {
+	h.ordinals++
+	s.slots.items[id].hand = handoff{ordinal: h.ordinals, pworker: -1, prank: -1}
+	if h.sourceFirst {
+		h.push(submitPrefill, id)
+	} else {
+		h.push(reserveDestination, id)
+	}
+}
+
+// runActions executes the FIFO to exhaustion, actions appended meanwhile included.
+func (s *Sim) runActions() (bool, error) {
+	h := &s.handoffs
+	changed := false
+	for h.head < len(h.fifo) {
+		a := h.fifo[h.head]
+		h.head++
+		changed = true
+		if err := h.run(s, a); err != nil {
+			return true, err
+		}
+	}
+	return changed, nil
+}
+
+func (h *handoffs) run(s *Sim, a action) error {
+	switch a.kind {
+	case submitPrefill:
+		return h.placeOn(s, s.prefill, a)
+	case reserveDestination:
+		return h.placeOn(s, s.decode, a)
+	case startTransfer:
+		return s.startTransfer(a.req)
+	}
+	return h.command(s, a)
+}
+
+// placeOn asks the pool for a rank; without an active worker the action waits.
+func (h *handoffs) placeOn(s *Sim, p *pool, a action) error {
+	if p.active == 0 {
+		p.waiting = append(p.waiting, a)
+		return nil
+	}
+	route, queued, err := s.place(p, a.req)
+	if err != nil || queued {
+		return err
+	}
+	return h.routed(s, p, route)
+}
+
+// routed sends a placed request to its scheduler: as a source to the prefill pool,
+// as a destination to the decode pool.
+func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
+	q := &s.slots.items[r.Req]
+	w := p.workers[r.Worker]
+	if err := s.settle(w); err != nil {
+		return err
+	}
+	rk := &w.ranks[r.Rank]
+	req := engine.Request{ID: r.Req, PromptTokens: q.src.PromptTokens, OutputTokens: q.src.OutputTokens, Prompt: q.src.Prompt}
+	w.inflight++
+	defer s.wake(w)
+	defer s.touch(rk)
+	if p == s.prefill {
+		req.OutputTokens = 1
+		q.hand.pworker, q.hand.prank, q.hand.placedPrefill, q.hand.sourceLive = r.Worker, r.Rank, true, true
+		s.countHit(r)
+		rk.hand.SubmitSource(req)
+		return nil
+	}
+	q.worker, q.rank, q.hand.placedDecode = r.Worker, r.Rank, true
+	if why := rk.hand.Accept(req); why != engine.NoReason {
+		w.inflight--
+		return h.fail(s, r.Req, metrics.Failed, why.String())
+	}
+	q.hand.destinationLive = true
+	rk.pending++
+	rk.mayTry = true
+	if w.busy {
+		return nil
+	}
+	return h.attempt(s, w, r.Rank)
+}
+
+// attempt tries the head of a rank's pending destinations once.
+func (h *handoffs) attempt(s *Sim, w *worker, rank int32) error {
+	rk := &w.ranks[rank]
+	if rk.pending == 0 {
+		return nil
+	}
+	res, ok := rk.hand.TryReserve(&h.events)
+	rk.mayTry = ok
+	if err := h.flushEvents(s, w, rank); err != nil || !ok {
+		return err
+	}
+	rk.pending--
+	return h.reserved(s, res)
+}
+
+// flushEvents hands the KV events of a command to the placement.
+func (h *handoffs) flushEvents(s *Sim, w *worker, rank int32) error {
+	err := s.observe(w, rank, &h.events)
+	h.events.Reset()
+	return err
+}
+
+// reserved applies the fact that a destination got its blocks.
+func (h *handoffs) reserved(s *Sim, r engine.Reservation) error {
+	q := &s.slots.items[r.Req]
+	q.hand.reserved, q.hand.freshTokens = true, r.FreshTokens
+	if d := q.rec.Detail; d != nil && d.DestinationReservedMs == metrics.Unset {
+		d.DestinationReservedMs = s.nowMs
+	}
+	switch {
+	case q.hand.held:
+		h.push(startTransfer, r.Req)
+	case !h.sourceFirst:
+		h.push(submitPrefill, r.Req)
+	}
+	return nil
+}
+
+// sourceHeld applies the fact that a prompt is computed and its blocks wait.
+func (h *handoffs) sourceHeld(s *Sim, id int32) {
+	q := &s.slots.items[id]
+	q.hand.held = true
+	if d := q.rec.Detail; d != nil && d.SourceHeldMs == metrics.Unset {
+		d.SourceHeldMs = s.nowMs
+	}
+	switch {
+	case q.hand.failing:
+		// the cancel that waits for the worker will drop it
+	case q.hand.reserved:
+		h.push(startTransfer, id)
+	case h.sourceFirst:
+		h.push(reserveDestination, id)
+	}
+}
+
+// command executes an action that needs an idle worker; a pass in flight defers it
+// to the boundary.
+func (h *handoffs) command(s *Sim, a action) error {
+	q := &s.slots.items[a.req]
+	p, wid, rid := s.decode, q.worker, q.rank
+	if a.kind == releaseSource || a.kind == cancelSource {
+		p, wid, rid = s.prefill, q.hand.pworker, q.hand.prank
+	}
+	w := p.workers[wid]
+	if err := s.settle(w); err != nil {
+		return err
+	}
+	rk := &w.ranks[rid]
+	if w.busy {
+		rk.deferred = append(rk.deferred, a)
+		return nil
+	}
+	switch a.kind {
+	case activateDestination:
+		rk.hand.Activate(a.req, &h.events)
+	case releaseSource:
+		rk.hand.ReleaseSource(a.req, &h.events)
+	case cancelSource:
+		rk.hand.CancelSource(a.req, &h.events)
+	case cancelDestination:
+		if !q.hand.reserved {
+			rk.pending--
+		}
+		rk.hand.CancelDestination(a.req, &h.events)
+	}
+	s.wake(w)
+	s.touch(rk)
+	if err := h.flushEvents(s, w, rid); err != nil {
+		return err
+	}
+	if err := h.applied(s, a, w); err != nil {
+		return err
+	}
+	rk.mayTry = true
+	return h.attempt(s, w, rid)
+}
+
+// applied moves the coordinator on after a command.
+func (h *handoffs) applied(s *Sim, a action, w *worker) error {
+	q := &s.slots.items[a.req]
+	d := q.rec.Detail
+	switch a.kind {
+	case activateDestination:
+		q.hand.activated = true
+		if d != nil {
+			d.DestinationActivatedMs = s.nowMs
+		}
+		h.push(releaseSource, a.req)
+	case releaseSource:
+		q.hand.sourceLive = false
+		w.inflight--
+		if d != nil {
+			d.SourceReleasedMs = s.nowMs
+		}
+		return h.close(s, a.req)
+	case cancelSource, cancelDestination:
+		if a.kind == cancelSource {
+			q.hand.sourceLive = false
+		} else {
+			q.hand.destinationLive = false
+		}
+		w.inflight--
+		if q.hand.cancelsOpen--; q.hand.cancelsOpen == 0 {
+			return h.closeFailed(s, a.req)
+		}
+	}
+	return nil
+}
+
+// close ends the handoff after the source was released. The request lives on until
+// its decode terminal, which may already be behind it.
+func (h *handoffs) close(s *Sim, id int32) error {
+	q := &s.slots.items[id]
+	q.hand.closed = true
+	b := s.routeBuf()
+	b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
+	if q.hand.decodeDone {
+		s.slots.release(id)
+	}
+	return s.released(s.prefill, b.routes)
+}
+
+// fail starts the cleanup of a request that cannot go on.
+func (h *handoffs) fail(s *Sim, id int32, status metrics.Status, reason string) error {
+	q := &s.slots.items[id]
+	q.hand.failing, q.hand.failStatus, q.hand.failReason = true, status, reason
+	if q.hand.sourceLive {
+		q.hand.cancelsOpen++
+		h.push(cancelSource, id)
+	}
+	if q.hand.destinationLive {
+		q.hand.cancelsOpen++
+		h.push(cancelDestination, id)
+	}
+	if q.hand.cancelsOpen == 0 {
+		return h.closeFailed(s, id)
+	}
+	return nil
+}
+
+// closeFailed ends a failed request once both sides dropped it.
+func (h *handoffs) closeFailed(s *Sim, id int32) error {
+	q := &s.slots.items[id]
+	var err error
+	if q.hand.placedPrefill {
+		b := s.routeBuf()
+		b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
+		err = s.released(s.prefill, b.routes)
+	}
+	if q.hand.placedDecode && err == nil {
+		b := s.routeBuf()
+		b.routes = s.decode.placement.Terminal(id, s.nowMs, b.routes)
+		err = s.released(s.decode, b.routes)
+	}
+	s.end(id, q.hand.failStatus, q.hand.failReason)
+	s.slots.release(id)
+	return err
+}
+
+// wakeDeferred re-queues the commands that waited for the worker's pass.
+func (h *handoffs) wakeDeferred(rk *rank) {
+	for _, a := range rk.deferred {
+		h.push(a.kind, a.req)
+	}
+	rk.deferred = rk.deferred[:0]
+}
+
+// boundary applies what a finished pass of one rank means for handoffs: deferred
+// commands wake, one pending destination is tried, then the signals and facts.
+func (h *handoffs) boundary(s *Sim, w *worker, rank int32, signals []engine.Signal, held []int32) error {
+	rk := &w.ranks[rank]
+	var res engine.Reservation
+	got := false
+	if rk.pending > 0 {
+		res, got = rk.hand.TryReserve(&h.events)
+		rk.mayTry = got
+		if err := h.flushEvents(s, w, rank); err != nil {
+			return err
+		}
+	}
+	for _, sig := range signals {
+		var err error
+		if w.pool == s.prefill {
+			err = h.prefillSignal(s, w, sig)
+		} else {
+			err = h.decodeSignal(s, w, sig)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range held {
+		h.sourceHeld(s, id)
+	}
+	if !got {
+		return nil
+	}
+	rk.pending--
+	return h.reserved(s, res)
+}
+
+// prefillSignal: the token of a prefill pass is not a measured token.
+func (h *handoffs) prefillSignal(s *Sim, w *worker, sig engine.Signal) error {
+	if sig.End == engine.Rejected {
+		w.inflight--
+		s.slots.items[sig.Req].hand.sourceLive = false
+		return h.fail(s, sig.Req, metrics.Rejected, sig.Reason.String())
+	}
+	if sig.End != engine.Completed {
+		return nil
+	}
+	b := s.routeBuf()
+	b.routes = s.prefill.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
+	return s.released(s.prefill, b.routes)
+}
+
+func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
+	if sig.Tokens > 0 {
+		s.token(sig.Req, sig.Tokens, s.nowMs)
+	}
+	if sig.End == engine.Running {
+		return nil
+	}
+	w.inflight--
+	q := &s.slots.items[sig.Req]
+	q.hand.decodeDone, q.hand.destinationLive = true, false
+	b := s.routeBuf()
+	b.routes = s.decode.placement.Terminal(sig.Req, s.nowMs, b.routes)
+	if sig.End == engine.Rejected {
+		s.end(sig.Req, metrics.Rejected, sig.Reason.String())
+	} else {
+		s.end(sig.Req, metrics.Completed, "")
+	}
+	if q.hand.closed {
+		s.slots.release(sig.Req)
+	}
+	return s.released(s.decode, b.routes)
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"math/bits"
+
+	"dynosweep/sim/engine"
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/router"
+)
+
+// Stages order the pools among simultaneous events.
+const (
+	stageAggregated = uint8(iota)
+	stagePrefill
+	stageDecode
+)
+
+// pool is the set of workers of one role with its placement policy.
+type pool struct {
+	stage     uint8
+	kind      metrics.Pool
+	cfg       PoolConfig
+	placement router.Placement
+	workers   []*worker // [id]; nil once removed
+	ready     bitset    // idle workers that may have work
+	draining  int
+	alive     int // active + starting + draining
+	active    int
+	workerMs  float64 // integral of alive over the clock, up to countedMs
+	countedMs float64
+	waiting   []action         // disaggregated: actions parked until a worker is active
+	gone      metrics.Counters // counted by removed workers since the last sample
+}
+
+// bitset is a set of small ids.
+type bitset []uint64
+
+func (b *bitset) set(i int32) {
+	for int(i>>6) >= len(*b) {
+		*b = append(*b, 0)
+	}
+	(*b)[i>>6] |= 1 << (i & 63)
+}
+
+func (b bitset) clear(i int32) {
+	if int(i>>6) < len(b) {
+		b[i>>6] &^= 1 << (i & 63)
+	}
+}
+
+// first returns the smallest member >= from, or -1.
+func (b bitset) first(from int32) int32 {
+	for w := from >> 6; int(w) < len(b); w++ {
+		word := b[w]
+		if w == from>>6 {
+			word &= ^uint64(0) << (from & 63)
+		}
+		if word != 0 {
+			return w<<6 + int32(bits.TrailingZeros64(word))
+		}
+	}
+	return -1
+}
+
+// integrate adds the pool's worker time up to nowMs.
+func (p *pool) integrate(nowMs float64) {
+	if dt := nowMs - p.countedMs; dt > 0 {
+		p.workerMs += float64(p.alive) * dt
+		p.countedMs = nowMs
+	}
+}
+
+// addWorker makes a worker with the next id.
+func (s *Sim) addWorker(p *pool, state workerState) (*worker, error) {
+	w := &worker{id: int32(len(p.workers)), pool: p, state: state, heapAt: -1}
+	w.ranks = make([]rank, p.cfg.DPSize)
+	for i := range w.ranks {
+		cfg := p.cfg.Rank
+		cfg.DPSize = p.cfg.DPSize
+		cfg.MTPSeed += uint64(w.id)*uint64(p.cfg.DPSize) + uint64(i)
+		core, err := newCore(cfg)
+		if err != nil {
+			return nil, err
+		}
+		w.ranks[i].core = core
+		w.ranks[i].hand = core.Handoff()
+		w.ranks[i].gauges = core.Gauges()
+		w.ranks[i].lastMs = s.nowMs
+	}
+	p.integrate(s.nowMs)
+	p.workers = append(p.workers, w)
+	p.alive++
+	if state == active {
+		p.active++
+		p.placement.WorkerReady(w.id, s.nowMs)
+	}
+	return w, nil
+}
+
+// schedulerID is the flat id of a rank (spec replay-runtime 2).
+func (p *pool) schedulerID(worker, rank int32) int32 { return worker*int32(p.cfg.DPSize) + rank }
+
+// wake marks an idle worker as a candidate for a pass.
+func (s *Sim) wake(w *worker) {
+	if !w.busy {
+		w.pool.ready.set(w.id)
+	}
+}
+
+// startPasses starts passes on ready workers of the pool, ascending, until none
+// starts. It reports whether anything happened.
+func (s *Sim) startPasses(p *pool) (bool, error) {
+	changed := false
+	for id := p.ready.first(0); id >= 0; id = p.ready.first(id) {
+		w := p.workers[id]
+		p.ready.clear(id)
+		if w == nil || w.busy || !w.runnable() {
+			continue
+		}
+		effect, inline, err := s.startPass(w)
+		if err != nil {
+			return changed, err
+		}
+		changed = changed || effect
+		if inline && effect {
+			id = 0 // its effects may have given work to any worker
+		}
+	}
+	s.unpark(p)
+	return changed, nil
+}
+
+// unpark makes workers whose last pass had no effect candidates of the next drive.
+func (s *Sim) unpark(p *pool) {
+	for _, w := range s.parked {
+		if w.pool == p {
+			p.ready.set(w.id)
+			w.parked = false
+		}
+	}
+	s.parked = s.parked[:0]
+}
+
+// startPass starts the next pass of an idle worker. effect tells whether it did
+// anything visible; inline, that it took no time and is over already.
+func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
+	w.busy = true
+	if !s.cfg.SlowPath && s.startRun(w) {
+		s.completions.push(w)
+		return true, false, nil
+	}
+	w.inRun = false
+	w.startMs = s.nowMs
+	s.runPass(w)
+	for i := range w.ranks {
+		if rk := &w.ranks[i]; rk.ran {
+			s.admit(w, int32(i), rk.pass.Admissions)
+			if n := int64(len(rk.pass.Preempted)); n > 0 {
+				s.collector.Preempted(n)
+				rk.counted.Preemptions += n
+			}
+		}
+	}
+	if w.endMs > s.nowMs {
+		w.retries = 0
+		s.completions.push(w)
+		return true, false, nil
+	}
+	stall := w.stall()
+	if stall == engine.Progress {
+		w.retries = 0
+		return true, true, s.complete(w)
+	}
+	w.busy = false
+	return false, true, s.retry(w, stall)
+}
+
+// runPass lets every runnable rank do one ordinary pass from now; the worker's
+// pass ends with the latest.
+func (s *Sim) runPass(w *worker) {
+	w.endMs = s.nowMs
+	var g engine.GroupPass
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		if rk.ran = rk.core.Runnable(); !rk.ran {
+			rk.pass.Reset()
+			continue
+		}
+		rk.core.Pass(s.nowMs, w.step, &rk.pass)
+		w.endMs = max(w.endMs, rk.pass.EndMs)
+		g.Prefilled = g.Prefilled || rk.pass.Metrics.PrefillTokens > 0
+		g.ModelWork = g.ModelWork || rk.pass.ModelWork
+	}
+	w.step++
+	for i := range w.ranks {
+		w.ranks[i].core.EndGroup(g)
+	}
+}
+
+// stall is the group's answer to a zero-length pass without effect: one interval
+// answer wins, then one retry, then nothing (spec engine-sglang 10).
+func (w *worker) stall() engine.Stall {
+	out := engine.Nothing
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		if !rk.ran {
+			continue
+		}
+		switch p := &rk.pass; {
+		case p.Stall == engine.Progress || len(p.Events.Items) > 0:
+			return engine.Progress
+		case p.Stall == engine.Countdown:
+			out = engine.Countdown
+		case p.Stall == engine.Retry && out == engine.Nothing:
+			out = engine.Retry
+		}
+	}
+	return out
+}
+
+// maxRetries is the number of effect-free passes in a row that may follow one
+// another at one instant.
+const maxRetries = 1024
+
+func (s *Sim) retry(w *worker, stall engine.Stall) error {
+	switch stall {
+	case engine.Countdown:
+		w.retries = 0
+		w.pool.ready.set(w.id)
+	case engine.Retry:
+		if w.retries++; w.retries >= maxRetries {
+			return s.stuckError()
+		}
+		w.pool.ready.set(w.id)
+	default:
+		w.retries = 0
+		if !w.parked {
+			w.parked = true
+			s.parked = append(s.parked, w)
+		}
+	}
+	return nil
+}

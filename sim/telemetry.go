@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"math"
+
+	"dynosweep/sim/metrics"
+)
+
+// sampler takes telemetry samples (spec report 9). Sampling changes nothing.
+type sampler struct {
+	on      bool
+	window  metrics.Window
+	armedMs float64 // next periodic tick; +Inf: none
+	ordinal int64
+	ticks   int     // periodic samples taken
+	lastMs  float64 // time of the last sample
+	record  metrics.Sample
+}
+
+func (s *Sim) baselineSample() error {
+	t := &s.telemetry
+	if s.cfg.Telemetry.IntervalMs <= 0 || s.cfg.Telemetry.Sink == nil {
+		return nil
+	}
+	t.on = true
+	if err := s.sample(metrics.Baseline); err != nil {
+		return err
+	}
+	t.armedMs = s.cfg.Telemetry.IntervalMs
+	return nil
+}
+
+// sampleOnly moves the clock to a telemetry tick at which nothing else happens.
+// A pass of a decode run that ends exactly then makes it a full instant.
+func (s *Sim) sampleOnly(atMs float64) error {
+	s.advance(atMs)
+	return s.drain()
+}
+
+// sample takes one sample and arms the next periodic tick.
+func (s *Sim) sample(kind metrics.SampleKind) error {
+	t := &s.telemetry
+	s.fillSample(kind)
+	t.lastMs = s.nowMs
+	t.ordinal++
+	if kind == metrics.Periodic {
+		t.ticks++
+		t.armedMs = float64(t.ticks+1) * s.cfg.Telemetry.IntervalMs
+	}
+	if err := s.cfg.Telemetry.Sink(&t.record); err != nil {
+		return &Error{TelemetryFault, err}
+	}
+	return nil
+}
+
+func (s *Sim) finalSample() error {
+	if !s.telemetry.on || s.nowMs <= s.telemetry.lastMs && !s.telemetry.window.Pending() {
+		return nil
+	}
+	s.telemetry.armedMs = math.Inf(1)
+	return s.sample(metrics.Final)
+}
+
+// fillSample reads the gauges and consumes what was counted since the last sample.
+func (s *Sim) fillSample(kind metrics.SampleKind) {
+	t := &s.telemetry
+	v := &t.record
+	v.Ordinal, v.Kind, v.StartMs, v.AtMs = t.ordinal, kind, t.lastMs, s.nowMs
+	v.Traffic = t.window.Take(s.nowMs)
+	if s.prefill != nil {
+		s.fillPool(s.prefill, &v.Prefill)
+	}
+	s.fillPool(s.decode, &v.Decode)
+}
+
+func (s *Sim) fillPool(p *pool, v *metrics.PoolSample) {
+	v.Ranks, v.Active, v.Starting, v.Draining = v.Ranks[:0], v.Active[:0], v.Starting[:0], v.Draining[:0]
+	v.Pending, v.Interval = p.placement.Queued(), p.gone
+	p.gone = metrics.Counters{}
+	for _, w := range p.workers {
+		if w == nil {
+			continue
+		}
+		switch w.state {
+		case active:
+			v.Active = append(v.Active, w.id)
+		case starting:
+			v.Starting = append(v.Starting, w.id)
+		case draining:
+			v.Draining = append(v.Draining, w.id)
+		}
+		for i := range w.ranks {
+			rk := &w.ranks[i]
+			g := &rk.gauges
+			v.Ranks = append(v.Ranks, metrics.RankSample{
+				Worker: w.id, Rank: int32(i), ActiveBlocks: g.ActiveBlocks, InactiveBlocks: g.InactiveBlocks,
+				TotalBlocks: g.TotalBlocks, Running: g.Running, Waiting: g.Waiting, Interval: rk.counted,
+			})
+			v.Interval.Add(rk.counted)
+			rk.counted = metrics.Counters{}
+		}
+	}
+}
+
+// occupied feeds the KV occupancy of the pass that w just finished.
+func (s *Sim) occupied(w *worker, fromMs float64) {
+	for i := range w.ranks {
+		g := w.ranks[i].core.Gauges()
+		s.collector.Occupied(w.pool.kind, float64(g.ActiveBlocks), g.ActiveBlocks, g.TotalBlocks, s.nowMs-fromMs)
+	}
+}

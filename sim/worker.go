@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"dynosweep/sim/engine"
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/timing"
+)
+
+type workerState uint8
+
+const (
+	active workerState = iota
+	starting
+	draining
+	removed
+)
+
+// runLimit bounds a decode run: the ends of more passes than this are not worked
+// out ahead, since an arrival may cut the run.
+const runLimit = 64
+
+// rank is one scheduler of a worker, with the buffer of its pass in flight.
+type rank struct {
+	core     engine.Core
+	hand     engine.Handoff
+	pass     engine.Pass
+	ran      bool // took part in the pass in flight
+	raws     []float64
+	run      engine.Run
+	deferred []action         // commands that wait for the boundary
+	pending  int              // accepted destinations that are not reserved yet
+	mayTry   bool             // the next boundary may reserve one more
+	counted  metrics.Counters // since the last telemetry sample
+	gauges   engine.Gauges    // after the last command or pass completion; telemetry only
+	metrics  RankMetrics      // newest finished pass, while fresh
+	fresh    bool
+	lastMs   float64 // last publish time of the metric
+}
+
+// worker is one logical worker: its ranks behind a barrier (spec engine-vllm 9).
+type worker struct {
+	id     int32
+	pool   *pool
+	state  workerState
+	ranks  []rank
+	busy   bool // a pass is in flight
+	heapAt int
+	// The pass in flight, or the decode run of which it is part. ends holds the
+	// ends of the passes of a run, seen the number already visible, committed
+	// the number that the cores have advanced.
+	startMs   float64
+	endMs     float64
+	inRun     bool
+	runEvents bool
+	ends      []float64 // [pass], ms
+	seen      int
+	committed int
+	step      int64 // group passes since the ranks were last all empty
+	retries   int   // effect-free zero-length passes in a row
+	inflight  int   // requests counted on its ranks
+	parked    bool  // ready, but its last pass had no effect
+}
+
+// runnable reports whether some rank has work for a pass.
+func (w *worker) runnable() bool {
+	for i := range w.ranks {
+		if w.ranks[i].core.Runnable() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *worker) drained() bool {
+	if w.busy || w.inflight > 0 {
+		return false
+	}
+	for i := range w.ranks {
+		if !w.ranks[i].core.Drained() {
+			return false
+		}
+	}
+	return true
+}
+
+// startRun plans a decode run of the worker from nowMs. It reports false, with
+// nothing changed, when the next pass has to be an ordinary one.
+func (s *Sim) startRun(w *worker) bool {
+	limit := runLimit
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		if rk.pending > 0 && rk.mayTry {
+			limit = 1
+		}
+	}
+	passes, n := limit, 0
+	events := false
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		rk.ran = rk.core.Runnable()
+		if !rk.ran {
+			continue
+		}
+		rk.run = rk.core.Run(passes)
+		if rk.run.Passes == 0 {
+			return false
+		}
+		for _, id := range rk.core.Members() {
+			if s.slots.items[id].rec.Output == 0 {
+				return false // its first token is an effect of its own
+			}
+		}
+		passes = min(passes, rk.run.Passes)
+		events = events || rk.run.Events
+		n++
+	}
+	if n == 0 {
+		return false
+	}
+	if events && s.splitEvents {
+		passes = 1 // event lag stamps every pass by itself
+	}
+	w.ends = w.ends[:0]
+	if !s.planEnds(w, passes) {
+		return false
+	}
+	w.inRun, w.runEvents = true, events
+	w.seen, w.committed = 0, 0
+	w.startMs, w.endMs = s.nowMs, w.ends[len(w.ends)-1]
+	return true
+}
+
+// planEnds fills w.ends with the pass ends of a run; false if its first pass
+// would not move the clock.
+func (s *Sim) planEnds(w *worker, passes int) bool {
+	cfg := &w.pool.cfg.Rank
+	total := int64(cfg.Blocks) * int64(cfg.BlockSize)
+	ratio := cfg.SpeedupRatio * cfg.DecodeSpeedupRatio
+	ran := 0
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		if !rk.ran {
+			continue
+		}
+		ran++
+		if cap(rk.raws) < passes {
+			rk.raws = make([]float64, max(passes, runLimit))
+		}
+		rk.raws = rk.raws[:passes]
+		if cfg.Role == engine.Prefill {
+			return false
+		}
+		cfg.Timing.DecodeSeries(rk.run.Members, rk.run.Context, total, rk.raws)
+	}
+	now := s.nowMs
+	for j := 0; j < passes; j++ {
+		end := now
+		for i := range w.ranks {
+			if rk := &w.ranks[i]; rk.ran {
+				d, err := timing.Duration(rk.raws[j], ratio)
+				if err != nil {
+					return false // the ordinary pass reports it
+				}
+				end = max(end, now+d)
+			}
+		}
+		if end <= now {
+			break
+		}
+		w.ends = append(w.ends, end)
+		now = end
+	}
+	return len(w.ends) > 0
+}
+
+// settle brings a worker that is inside a decode run to nowMs: passes that ended
+// by now become visible, the one in flight is committed and becomes the last of
+// the run. Whatever touches a worker settles it first. Bit-equal to pass by pass,
+// since nothing but lengths and time moves inside a run (spec replay-runtime 13).
+func (s *Sim) settle(w *worker) error {
+	if !w.inRun || w.committed == len(w.ends) {
+		return nil
+	}
+	j := w.seen
+	for j < len(w.ends) && w.ends[j] <= s.nowMs {
+		j++
+	}
+	if err := s.showRun(w, j); err != nil {
+		return err
+	}
+	// A pass that ends just now leaves the worker idle, unless the passes of this
+	// instant have started already: then the next one is in flight.
+	if j > 0 && w.ends[j-1] == s.nowMs && j < len(w.ends) && s.startedMs != s.nowMs {
+		s.completions.remove(w)
+		w.busy, w.inRun = false, false
+		s.wake(w)
+		return nil
+	}
+	if j < len(w.ends) {
+		s.advanceRun(w, 1)
+		w.ends = w.ends[:j+1]
+		if w.endMs != w.ends[j] {
+			w.endMs = w.ends[j]
+			s.completions.fix(w)
+		}
+	}
+	return nil
+}
+
+// advanceRun commits n more passes of the run in every rank.
+func (s *Sim) advanceRun(w *worker, n int) {
+	for i := range w.ranks {
+		if rk := &w.ranks[i]; rk.ran {
+			rk.core.Advance(n, &rk.pass.Events)
+		}
+	}
+	w.committed += n
+	if w.pool.cfg.Rank.DPSize > 1 {
+		w.step += int64(n)
+	}
+}
+
+// showRun makes the passes of the run before index to visible: events, tokens,
+// metrics.
+func (s *Sim) showRun(w *worker, to int) error {
+	n := to - w.seen
+	if n <= 0 {
+		return nil
+	}
+	if ahead := to - w.committed; ahead > 0 {
+		s.advanceRun(w, ahead)
+	}
+	for i := range w.ranks {
+		rk := &w.ranks[i]
+		if rk.ran {
+			if err := s.observe(w, int32(i), &rk.pass.Events); err != nil {
+				return err
+			}
+			rk.pass.Events.Reset()
+			s.showTokens(rk.core.Members(), w.ends[w.seen:to])
+			s.countAccepts(w.pool, rk.run.Members*int64(n), rk.run.Members*int64(n))
+		}
+		if s.cfg.Scaling != nil {
+			began := w.startMs
+			if to > 1 {
+				began = w.ends[to-2]
+			}
+			var m engine.ForwardPass
+			if rk.ran {
+				m = rk.core.RunMetrics()
+			}
+			rk.publish(w.id, int32(i), m, began, w.ends[to-1])
+		}
+	}
+	w.seen = to
+	return nil
+}
+
+func (rk *rank) publish(worker, rank int32, m engine.ForwardPass, startMs, endMs float64) {
+	rk.metrics = RankMetrics{Worker: worker, Rank: rank, WallS: (endMs - startMs) / 1000, Pass: m}
+	rk.fresh = true
+	rk.lastMs = endMs
+}
+
+// showTokens gives every member one token at each of ends.
+func (s *Sim) showTokens(members []int32, ends []float64) {
+	var last float64
+	var count int64
+	for _, id := range members {
+		rec := &s.slots.items[id].rec
+		if rec.LastTokenMs != last || count == 0 {
+			if count > 0 {
+				s.gap(ends[0]-last, count)
+			}
+			last, count = rec.LastTokenMs, 0
+		}
+		count++
+		if rec.Output == 1 {
+			rec.SecondTokenMs = ends[0]
+		}
+		rec.Output += int32(len(ends))
+		rec.LastTokenMs = ends[len(ends)-1]
+		if s.exactTokens {
+			rec.TokenMs = append(rec.TokenMs, ends...)
+		}
+	}
+	s.gap(ends[0]-last, count)
+	for j := 1; j < len(ends); j++ {
+		s.gap(ends[j]-ends[j-1], int64(len(members)))
+	}
+}
+
+// gap feeds n equal inter-token gaps, unless gaps are kept per request. Equal
+// gaps in a row are fed at once: most requests of a pass share theirs.
+func (s *Sim) gap(ms float64, n int64) {
+	if s.exactTokens {
+		return
+	}
+	ms = max(ms, 0)
+	if ms == s.gapMs {
+		s.gapN += n
+		return
+	}
+	s.flushGaps()
+	s.gapMs, s.gapN = ms, n
+}
+
+func (s *Sim) flushGaps() {
+	if s.gapN > 0 {
+		s.collector.Gap(s.gapMs, s.gapN)
+		s.gapN = 0
+	}
+}
+
+// token records n tokens of one request at atMs.
+func (s *Sim) token(id int32, n int32, atMs float64) {
+	rec := &s.slots.items[id].rec
+	if rec.Output == 0 {
+		rec.FirstTokenMs = atMs
+		if n > 1 {
+			rec.SecondTokenMs = atMs
+			s.gap(0, int64(n-1))
+		}
+	} else {
+		s.gap(atMs-rec.LastTokenMs, 1)
+		if n > 1 {
+			s.gap(0, int64(n-1))
+		}
+		if rec.Output == 1 {
+			rec.SecondTokenMs = atMs
+		}
+	}
+	rec.Output += n
+	rec.LastTokenMs = atMs
+	if s.exactTokens {
+		for ; n > 0; n-- {
+			rec.TokenMs = append(rec.TokenMs, atMs)
+		}
+	}
+}
