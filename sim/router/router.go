@@ -13,7 +13,7 @@ import "dynosweep/sim/kv"
 type Request struct {
 	ID             int32 // the run's slot
 	ISL            int32
-	Prompt         *kv.Prompt // valid during the call
+	Prompt         *kv.Prompt // valid during the call, its Nodes until Terminal
 	Priority       int32
 	StrictPriority uint32
 	PolicyClass    string

@@ -1,0 +1,170 @@
+package router
+
+import (
+	"fmt"
+
+	"dynosweep/sim/kv"
+)
+
+// rank is what the router knows of one rank, at its slot in book.ranks.
+type rank struct {
+	Rank
+	eligible bool
+	known    bool     // else the slot is free
+	blocks   refcount // prompt blocks of live requests, if sharing counts
+	unique   int64    // prompt blocks of live requests, if it does not
+	requests int32    // live requests
+	prefill  prefillFIFO
+}
+
+// activeBlocks is the decode load in blocks: distinct prompt blocks of the live
+// requests. Output never adds.
+func (r *rank) activeBlocks() int64 { return r.blocks.distinct + r.unique }
+
+// entry is the booking of one request slot of the run.
+type entry struct {
+	slot       int32 // of the rank that serves it; -1: not booked
+	blocks     int32 // full prompt blocks it booked
+	prev, next int32 // prefill FIFO
+	tokens     int64 // prefill load still booked
+	durNs      int64 // predicted prefill time, or unmodeled
+	prompt     kv.Prompt
+}
+
+// tracking says how a request's prompt blocks are booked.
+type tracking uint8
+
+const (
+	untracked tracking = iota // no block load at all
+	unshared                  // every prompt counts in full
+	shared                    // blocks of several live requests count once
+)
+
+// book holds, for each rank, the requests assigned there that have not ended
+// (spec kv-router 7). It knows nothing of engines: load appears at admission and
+// leaves at prefill completion and at the terminal signal.
+type book struct {
+	tracking  tracking
+	ranks     []rank  // [slot]
+	live      index   // which ranks serve a live request with a block
+	entries   []entry // [request]
+	estimator Estimator
+}
+
+// admit books a request of isl tokens on a slot where cached of its tokens were
+// announced as cached when it arrived.
+func (b *book) admit(req, slot, isl, blocks int32, cached int64, trackPrefill bool, p *kv.Prompt, nowNs int64) {
+	for int(req) >= len(b.entries) {
+		b.entries = append(b.entries, entry{slot: -1})
+	}
+	e, r := &b.entries[req], &b.ranks[slot]
+	if e.slot >= 0 {
+		panic(fmt.Sprintf("router: request %d is booked twice", req))
+	}
+	*e = entry{slot: slot, blocks: blocks, durNs: unmodeled}
+	switch b.tracking {
+	case shared:
+		e.prompt = *p
+		r.blocks.retain(p, blocks, &b.live, slot)
+	case unshared:
+		r.unique += int64(blocks)
+	}
+	r.requests++
+	uncached := int64(isl) - min(cached, int64(isl))
+	if !trackPrefill || uncached == 0 {
+		return
+	}
+	e.tokens = uncached
+	if b.estimator != nil {
+		ms, err := b.estimator.PrefillMs(1, int(uncached), int(min(cached, int64(isl))))
+		if err == nil && ms >= 0 && ms < maxPredictedMs {
+			e.durNs = nanos(ms)
+		}
+	}
+	b.pushPrefill(&r.prefill, req, nowNs)
+}
+
+// maxPredictedMs bounds a prediction to what sums of whole nanoseconds can hold.
+const maxPredictedMs = 4e12
+
+// booked reports whether a request is on some rank.
+func (b *book) booked(req int32) bool {
+	return int(req) < len(b.entries) && b.entries[req].slot >= 0
+}
+
+// prefillCompleted drops a booked request's prefill load.
+func (b *book) prefillCompleted(req int32, nowNs int64) {
+	b.dropPrefill(&b.ranks[b.entries[req].slot].prefill, req, nowNs)
+}
+
+// terminal ends a booked request.
+func (b *book) terminal(req int32, nowNs int64) {
+	e := &b.entries[req]
+	r := &b.ranks[e.slot]
+	b.dropPrefill(&r.prefill, req, nowNs)
+	switch b.tracking {
+	case shared:
+		r.blocks.release(&e.prompt, e.blocks, &b.live, e.slot)
+	case unshared:
+		r.unique -= int64(e.blocks)
+	}
+	r.requests--
+	e.slot, e.prompt = -1, kv.Prompt{}
+}
+
+// evict ends every request of a slot.
+func (b *book) evict(slot int32, nowNs int64) {
+	for req := range b.entries {
+		if b.entries[req].slot == slot {
+			b.terminal(int32(req), nowNs)
+		}
+	}
+}
+
+// check returns the first law that the book breaks: counts per rank equal what its
+// entries say, and the live index holds exactly the blocks with holders.
+func (b *book) check() error {
+	type sums struct {
+		requests   int32
+		tokens     int64
+		unmodeled  int32
+		blockTouch int64
+	}
+	want := make([]sums, len(b.ranks))
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.slot < 0 {
+			continue
+		}
+		s := &want[e.slot]
+		s.requests++
+		s.tokens += e.tokens
+		if e.tokens > 0 && e.durNs == unmodeled {
+			s.unmodeled++
+		}
+		s.blockTouch += int64(e.blocks)
+	}
+	pairs := int64(0)
+	for slot := range b.ranks {
+		r, s := &b.ranks[slot], want[slot]
+		if r.requests != s.requests || r.prefill.sum != s.tokens || r.prefill.unmodeled != s.unmodeled {
+			return fmt.Errorf("router: rank %v books %d requests, %d tokens, %d unmodeled; its entries say %+v",
+				r.Rank, r.requests, r.prefill.sum, r.prefill.unmodeled, s)
+		}
+		holders := r.unique
+		for _, n := range r.blocks.count {
+			holders += int64(n)
+		}
+		if b.tracking != untracked && holders != s.blockTouch {
+			return fmt.Errorf("router: rank %v has %d block holders, its entries %d", r.Rank, holders, s.blockTouch)
+		}
+		pairs += r.blocks.distinct
+	}
+	for _, n := range b.live.held {
+		pairs -= int64(n)
+	}
+	if pairs != 0 {
+		return fmt.Errorf("router: live index misses %d (block, rank) pairs", pairs)
+	}
+	return nil
+}

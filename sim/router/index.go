@@ -1,0 +1,185 @@
+package router
+
+import (
+	"math/bits"
+
+	"dynosweep/sim/kv"
+)
+
+// index is a set of (block, slot) pairs: which ranks hold a block. A slot is the
+// router's dense number of a rank. The prefix index holds what engines announced
+// as cached, the book's what prompts of live requests contain.
+//
+// All ranks share one table from block to bitset, so that a query costs the blocks
+// of the longest match, not workers x blocks. Block identity includes the prefix:
+// the leading blocks a rank holds are found by walking the prompt from block 0 and
+// dropping ranks at their first gap (spec kv-router 4.1).
+type index struct {
+	pages pageMap
+	words int      // uint64 words of one block's bitset
+	bits  []uint64 // [page][block in page][word]
+	held  []int32  // [page] pairs
+	alive []uint64 // [word], scratch of a query
+}
+
+func newIndex() index {
+	x := index{pages: newPageMap(), words: 1, alive: make([]uint64, 1)}
+	x.bits, x.held = make([]uint64, pageBlocks), make([]int32, 1)
+	return x
+}
+
+// row returns where the bitset of a block starts in x.bits.
+func (x *index) row(page int32, id kv.BlockID) int {
+	return (int(page)<<pageBits + int(id&(pageBlocks-1))) * x.words
+}
+
+// open returns the page of a key. Freed pages are all zero, so nothing is cleared.
+func (x *index) open(key uint64) int32 {
+	page := x.pages.open(key)
+	for int(page) >= len(x.held) {
+		x.held = append(x.held, 0)
+		for range pageBlocks * x.words {
+			x.bits = append(x.bits, 0)
+		}
+	}
+	return page
+}
+
+// add inserts a pair; false if it was there.
+func (x *index) add(id kv.BlockID, slot int32) bool {
+	page := x.open(pageKey(id))
+	w, bit := &x.bits[x.row(page, id)+int(slot>>6)], uint64(1)<<(slot&63)
+	if *w&bit != 0 {
+		return false
+	}
+	*w |= bit
+	x.held[page]++
+	return true
+}
+
+// remove deletes a pair; false if it was not there.
+func (x *index) remove(id kv.BlockID, slot int32) bool {
+	page := x.pages.find(pageKey(id))
+	if page == 0 {
+		return false
+	}
+	w, bit := &x.bits[x.row(page, id)+int(slot>>6)], uint64(1)<<(slot&63)
+	if *w&bit == 0 {
+		return false
+	}
+	*w &^= bit
+	if x.held[page]--; x.held[page] == 0 {
+		x.pages.close(pageKey(id))
+	}
+	return true
+}
+
+// has reports whether a pair is there.
+func (x *index) has(id kv.BlockID, slot int32) bool {
+	page := x.pages.find(pageKey(id))
+	return page != 0 && x.bits[x.row(page, id)+int(slot>>6)]>>(slot&63)&1 != 0
+}
+
+// match sets lead[slot] to the number of leading blocks of the prompt that the slot
+// holds, without a gap, for every slot of lead. The prompt counts for its first
+// blocks full blocks.
+func (x *index) match(p *kv.Prompt, blocks int32, lead []int32) {
+	clear(lead)
+	if x.pages.held == 0 {
+		return
+	}
+	for w := range x.alive {
+		x.alive[w] = ^uint64(0)
+	}
+	at := int32(0)
+	runs := blockRuns{prompt: p, end: blocks}
+	for first, n := runs.next(); n > 0; first, n = runs.next() {
+		for n > 0 {
+			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
+			page := x.pages.find(pageKey(first))
+			if page == 0 {
+				x.leave(at, lead)
+				return
+			}
+			row := x.row(page, first)
+			for range m {
+				if !x.step(row, at, lead) {
+					return
+				}
+				row += x.words
+				at++
+			}
+			first += kv.BlockID(m)
+			n -= m
+		}
+	}
+	x.leave(at, lead)
+}
+
+// step drops the slots that lack the block of a row; false if none is left.
+func (x *index) step(row int, at int32, lead []int32) bool {
+	left := uint64(0)
+	for w, alive := range x.alive {
+		keep := alive & x.bits[row+w]
+		if gone := alive &^ keep; gone != 0 && at > 0 {
+			mark(gone, w, at, lead)
+		}
+		x.alive[w] = keep
+		left |= keep
+	}
+	return left != 0
+}
+
+// leave gives the slots still alive their result.
+func (x *index) leave(at int32, lead []int32) {
+	if at == 0 {
+		return
+	}
+	for w, alive := range x.alive {
+		mark(alive, w, at, lead)
+	}
+}
+
+func mark(set uint64, word int, at int32, lead []int32) {
+	for ; set != 0; set &= set - 1 {
+		lead[word<<6+bits.TrailingZeros64(set)] = at
+	}
+}
+
+// drop deletes every pair of a slot. It looks at every page.
+func (x *index) drop(slot int32) {
+	bit := uint64(1) << (slot & 63)
+	for i := 0; i < len(x.pages.cells); {
+		c := x.pages.cells[i]
+		if c.page == 0 {
+			i++
+			continue
+		}
+		row := x.row(c.page, 0) + int(slot>>6)
+		for range pageBlocks {
+			if x.bits[row]&bit != 0 {
+				x.bits[row] &^= bit
+				x.held[c.page]--
+			}
+			row += x.words
+		}
+		if x.held[c.page] > 0 {
+			i++
+			continue
+		}
+		x.pages.close(c.key) // may bring another cell to i
+	}
+}
+
+// widen makes room for slots below n.
+func (x *index) widen(n int) {
+	words := (n + 63) >> 6
+	if words <= x.words {
+		return
+	}
+	wide := make([]uint64, len(x.held)*pageBlocks*words)
+	for b := range len(x.held) * pageBlocks {
+		copy(wide[b*words:], x.bits[b*x.words:(b+1)*x.words])
+	}
+	x.bits, x.words, x.alive = wide, words, make([]uint64, words)
+}

@@ -1,0 +1,82 @@
+package router
+
+import "dynosweep/sim/kv"
+
+// refcount counts, for one rank, how many live requests contain each block, and
+// keeps the shared index of live blocks in step: a pair enters it with the first
+// holder and leaves it with the last.
+type refcount struct {
+	pages    pageMap
+	count    []uint32 // [page][block in page] holders
+	held     []int32  // [page] blocks with holders
+	distinct int64    // blocks with holders
+}
+
+func newRefcount() refcount {
+	return refcount{pages: newPageMap(), count: make([]uint32, pageBlocks), held: make([]int32, 1)}
+}
+
+// retain adds one holder to the leading blocks of a prompt.
+func (c *refcount) retain(p *kv.Prompt, blocks int32, live *index, slot int32) {
+	runs := blockRuns{prompt: p, end: blocks}
+	for first, n := runs.next(); n > 0; first, n = runs.next() {
+		for n > 0 {
+			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
+			c.retainPage(first, m, live, slot)
+			first += kv.BlockID(m)
+			n -= m
+		}
+	}
+}
+
+// retainPage is retain for n blocks within one page.
+func (c *refcount) retainPage(first kv.BlockID, n int32, live *index, slot int32) {
+	page := c.pages.open(pageKey(first))
+	for int(page) >= len(c.held) {
+		c.held = append(c.held, 0)
+		c.count = append(c.count, make([]uint32, pageBlocks)...)
+	}
+	at := int(page)<<pageBits + int(first&(pageBlocks-1))
+	for i := range n {
+		holders := &c.count[at+int(i)]
+		if *holders == 0 {
+			c.held[page]++
+			c.distinct++
+			live.add(first+kv.BlockID(i), slot)
+		}
+		*holders++
+	}
+}
+
+// release takes one holder from the leading blocks of a prompt that was retained.
+func (c *refcount) release(p *kv.Prompt, blocks int32, live *index, slot int32) {
+	runs := blockRuns{prompt: p, end: blocks}
+	for first, n := runs.next(); n > 0; first, n = runs.next() {
+		for n > 0 {
+			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
+			c.releasePage(first, m, live, slot)
+			first += kv.BlockID(m)
+			n -= m
+		}
+	}
+}
+
+// releasePage is release for n blocks within one page.
+func (c *refcount) releasePage(first kv.BlockID, n int32, live *index, slot int32) {
+	page := c.pages.find(pageKey(first))
+	at := int(page)<<pageBits + int(first&(pageBlocks-1))
+	for i := range n {
+		holders := &c.count[at+int(i)]
+		if *holders == 0 || page == 0 {
+			panic("router: released a prompt block that nobody holds")
+		}
+		if *holders--; *holders == 0 {
+			c.held[page]--
+			c.distinct--
+			live.remove(first+kv.BlockID(i), slot)
+		}
+	}
+	if c.held[page] == 0 {
+		c.pages.close(pageKey(first))
+	}
+}
