@@ -154,6 +154,9 @@ func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
 	s.runPass(w)
 	for i := range w.ranks {
 		if rk := &w.ranks[i]; rk.ran {
+			if rk.pass.Err != nil {
+				return true, false, &Error{EngineFault, rk.pass.Err}
+			}
 			s.admit(w, int32(i), rk.pass.Admissions)
 			if n := int64(len(rk.pass.Preempted)); n > 0 {
 				s.collector.Preempted(n)

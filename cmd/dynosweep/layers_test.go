@@ -1,0 +1,123 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// layers says what each package may import beside the standard library: packages
+// of the module below it, and third parties by path prefix. Arrows go down only.
+// Test files may import anything.
+var layers = []struct {
+	dir   string
+	local []string // a trailing /* covers the packages under it
+	third []string
+}{
+	{"cmd/dynosweep", []string{"sweep", "sweep/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/timing", "sim/timing/*"},
+		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
+	{"sweep", []string{"sweep/spec", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup"}},
+	{"sweep/spec", []string{"planner", "sim", "sim/*", "sim/timing/*"}, []string{"go.yaml.in/yaml/v3"}},
+	{"sweep/search", []string{"sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
+	{"planner", []string{"sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
+	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18"}},
+	{"results/compare", []string{"results"}, []string{"gonum.org/v1/gonum"}},
+	{"results/page", []string{"results", "results/compare"}, []string{"github.com/"}},
+	{"sim", []string{"sim/engine", "sim/engine/*", "sim/kv", "sim/invariant", "sim/metrics", "sim/rng", "sim/router", "sim/timing", "sim/workload"}, nil},
+	{"sim/engine", []string{"sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/engine/vllm", []string{"sim/engine", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/engine/sglang", []string{"sim/engine", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/engine/trtllm", []string{"sim/engine", "sim/engine/vllm", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/router", []string{"sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/workload", []string{"sim/kv", "sim/rng"}, nil},
+	{"sim/metrics", []string{"sim/kv", "sim/rng"}, nil},
+	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*"}, nil},
+	{"sim/kv", []string{"sim/invariant"}, nil},
+	{"sim/timing", []string{"sim/invariant", "sim/rng"}, nil},
+	{"sim/timing/aic", []string{"sim/timing", "sim/invariant"}, []string{"github.com/apache/arrow-go/v18"}},
+	{"sim/rng", nil, nil},
+	{"sim/invariant", nil, nil},
+}
+
+func TestImportsGoDownOnly(t *testing.T) {
+	root := filepath.Join("..", "..")
+	seen := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || d.Name() == "testdata" || d.Name() == "scripts") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		seen++
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		checkImports(t, path, filepath.ToSlash(dir))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 30 {
+		t.Fatalf("scanned only %d files: the fence looks at the wrong folder", seen)
+	}
+}
+
+func checkImports(t *testing.T, path, dir string) {
+	t.Helper()
+	at := -1
+	for i := range layers {
+		if layers[i].dir == dir {
+			at = i
+		}
+	}
+	if at < 0 {
+		t.Errorf("%s: package %s stands on no floor; add it to layers", path, dir)
+		return
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, im := range f.Imports {
+		name, _ := strconv.Unquote(im.Path.Value)
+		if !allowed(name, layers[at].local, layers[at].third) {
+			t.Errorf("%s imports %s, which package %s may not know", path, name, dir)
+		}
+	}
+}
+
+func allowed(name string, local, third []string) bool {
+	if own, ok := strings.CutPrefix(name, "dynosweep/"); ok {
+		for i := range local {
+			base, under := strings.CutSuffix(local[i], "/*")
+			if own == local[i] || under && strings.HasPrefix(own, base+"/") && !strings.Contains(own[len(base)+1:], "/") {
+				return true
+			}
+		}
+		return false
+	}
+	if !strings.Contains(strings.SplitN(name, "/", 2)[0], ".") {
+		return true // standard library
+	}
+	for _, p := range third {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
