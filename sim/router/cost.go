@@ -18,8 +18,8 @@ type load struct {
 // (spec kv-router 6.3). The order of operations decides ties.
 func (k *KV) costs(isl int32) error {
 	c := &k.cfg
-	size := float64(k.pool.BlockSize)
-	requestBlocks := float64(max(ceilDiv(isl, k.pool.BlockSize), 1))
+	size := float64(k.blockSize)
+	requestBlocks := float64(max(ceilDiv(isl, k.blockSize), 1))
 	least := int64(math.MaxInt64)
 	for i := range k.loads {
 		least = min(least, k.loads[i].prefill)
@@ -33,7 +33,7 @@ func (k *KV) costs(isl int32) error {
 				excess := float64(l.prefill-least) / size
 				decay = 1 / (1 + float64(c.CreditDecay*(excess/requestBlocks)))
 			}
-			cached := int64(l.cached) * int64(k.pool.BlockSize)
+			cached := int64(l.cached) * int64(k.blockSize)
 			raw = l.prefill + max(int64(isl)-cached, 0) + cached
 		}
 		credit := float64(float64(c.OverlapCredit*decay) * float64(l.cached))

@@ -3,18 +3,20 @@ package router
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"dynosweep/sim/invariant"
 	"dynosweep/sim/kv"
 	"dynosweep/sim/rng"
 )
 
-// Pool describes the workers that a KV router places on.
-type Pool struct {
+// Options describe a KV router and the pool of workers that it places on.
+type Options struct {
+	Config           Config // of the deployment; the side's own is derived from it
 	Side             Side
-	BlockSize        int32  // tokens of an engine block, >= 1
-	RanksPerWorker   int32  // >= 1
-	MaxBatchedTokens int64  // of the engines; 0: unlimited
+	BlockSize        int    // tokens of an engine block, >= 1
+	DPSize           int    // ranks per worker, >= 1
+	MaxBatchedTokens int    // of the engines; 0: unlimited
 	Seed             uint64 // of the streams for ties and softmax draws
 	EventLagMs       float64
 }
@@ -29,8 +31,13 @@ var errNoEndpoints = errors.New("no endpoints")
 // queue (spec kv-router). It starts without workers. A booked or queued request's
 // prompt nodes must stay readable until its terminal signal.
 type KV struct {
-	cfg     Config // of this side
-	pool    Pool
+	cfg         Config // of this side
+	side        Side
+	blockSize   int32
+	dpSize      int32   // ranks per worker
+	batchTokens float64 // max_num_batched_tokens
+	lagMs       float64
+
 	book    book
 	queue   queue
 	index   index
@@ -39,7 +46,7 @@ type KV struct {
 	softmax rng.PCG
 	err     error // a placement released from the queue failed
 
-	slotOf    []int32 // [worker*RanksPerWorker+rank], -1: unknown
+	slotOf    []int32 // [worker*dpSize+rank], -1: unknown
 	freeSlots []int32
 	eligible  []int32 // slots of candidates, by worker, then rank
 
@@ -53,17 +60,29 @@ type KV struct {
 
 var _ Placement = (*KV)(nil)
 
-// NewKV returns the router of one pool. cfg is the deployment's: what differs
-// between the routers of a disaggregated deployment is derived here.
-func NewKV(cfg Config, pool Pool) *KV {
-	cfg = cfg.derive(pool.Side)
-	if pool.MaxBatchedTokens == 0 {
-		pool.MaxBatchedTokens = unlimitedBatch
+// NewKV returns the router of one pool, or what is wrong with its options. What
+// differs between the routers of a disaggregated deployment is derived here.
+func NewKV(o Options) (*KV, error) {
+	errs := []error{o.Config.Validate()}
+	if o.BlockSize < 1 || o.BlockSize > math.MaxInt32 || o.DPSize < 1 || o.DPSize > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("block_size and dp_size must be > 0, got %d and %d", o.BlockSize, o.DPSize))
 	}
-	k := &KV{cfg: cfg, pool: pool, index: newIndex(), queue: newQueue(cfg.Profile.Classes),
+	if !finite(o.EventLagMs) {
+		errs = append(errs, fmt.Errorf("kv_event_lag_ms must be finite and non-negative, got %v", o.EventLagMs))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	cfg := o.Config.derive(o.Side)
+	k := &KV{cfg: cfg, side: o.Side, blockSize: int32(o.BlockSize), dpSize: int32(o.DPSize), lagMs: o.EventLagMs,
+		batchTokens: float64(o.MaxBatchedTokens),
+		index:       newIndex(), queue: newQueue(cfg.Profile.Classes),
 		book:    book{live: newIndex(), estimator: cfg.Estimator},
-		ties:    rng.Stream(pool.Seed, "router ties "+pool.Side.String()),
-		softmax: rng.Stream(pool.Seed, "router softmax "+pool.Side.String())}
+		ties:    rng.Stream(o.Seed, "router ties "+o.Side.String()),
+		softmax: rng.Stream(o.Seed, "router softmax "+o.Side.String())}
+	if o.MaxBatchedTokens == 0 {
+		k.batchTokens = unlimitedBatch
+	}
 	switch {
 	case !cfg.TrackActiveBlocks:
 		k.book.tracking = untracked
@@ -72,7 +91,7 @@ func NewKV(cfg Config, pool Pool) *KV {
 	default:
 		k.book.tracking = unshared
 	}
-	return k
+	return k, nil
 }
 
 // Place routes a request now or queues it. Overlap is frozen here; load is read at
@@ -101,11 +120,11 @@ func (k *KV) Place(r Request, nowMs float64) (Route, bool, error) {
 
 // overlaps fills k.cached for a request that arrives.
 func (k *KV) overlaps(r Request) {
-	if k.pool.Side == Decode {
+	if k.side == Decode {
 		clear(k.cached)
 		return
 	}
-	k.index.match(r.Prompt, r.ISL/k.pool.BlockSize, k.cached)
+	k.index.match(r.Prompt, r.ISL/k.blockSize, k.cached)
 }
 
 // bestCached is the largest number of a request's tokens cached at a candidate.
@@ -114,7 +133,7 @@ func (k *KV) bestCached(isl int32) int64 {
 	for _, slot := range k.eligible {
 		best = max(best, k.cached[slot])
 	}
-	return min(int64(best)*int64(k.pool.BlockSize), int64(isl))
+	return min(int64(best)*int64(k.blockSize), int64(isl))
 }
 
 // enqueue makes a request wait, with what k.cached holds; an error if a limit of
@@ -146,18 +165,18 @@ func (k *KV) admit(req, isl int32, p *kv.Prompt, nowMs float64) (Route, error) {
 		return Route{}, errNoEndpoints
 	}
 	nowNs := nanos(nowMs)
-	blocks := isl / k.pool.BlockSize
+	blocks := isl / k.blockSize
 	best := k.project(p, blocks, nowNs)
 	if err := k.costs(isl); err != nil {
 		return Route{}, err
 	}
 	l := &k.loads[k.choose()]
-	cached := int64(l.cached) * int64(k.pool.BlockSize)
+	cached := int64(l.cached) * int64(k.blockSize)
 	k.book.admit(req, l.slot, isl, blocks, cached, k.cfg.TrackPrefillTokens, p, nowNs)
 	k.check()
 	at := k.book.ranks[l.slot].Rank
 	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: l.cached, BestBlocks: best,
-		ISLBlocks: ceilDiv(isl, k.pool.BlockSize)}, nil
+		ISLBlocks: ceilDiv(isl, k.blockSize)}, nil
 }
 
 // project fills k.loads with the present load of every candidate for a request of
@@ -187,7 +206,7 @@ func (k *KV) allBusy(c *Class, nowMs float64) bool {
 	for _, slot := range k.eligible {
 		tokens := k.book.active(&k.book.ranks[slot].prefill, nowNs)
 		overTokens := c.BusyTokens >= 0 && tokens > c.BusyTokens
-		overFrac := c.BusyFrac >= 0 && float64(tokens) > c.BusyFrac*float64(k.pool.MaxBatchedTokens)
+		overFrac := c.BusyFrac >= 0 && float64(tokens) > c.BusyFrac*k.batchTokens
 		if !overTokens && !overFrac {
 			return false
 		}
@@ -226,7 +245,7 @@ func (k *KV) Err() error { return k.err }
 
 // Observe applies the events of a rank, now or after the event lag.
 func (k *KV) Observe(from Rank, ev *kv.Events, nowMs float64, out []Route) []Route {
-	if k.pool.Side == Decode {
+	if k.side == Decode {
 		return out
 	}
 	k.applyDue(nowMs)
@@ -234,8 +253,8 @@ func (k *KV) Observe(from Rank, ev *kv.Events, nowMs float64, out []Route) []Rou
 	if slot < 0 {
 		panic(fmt.Sprintf("router: events of unknown rank %+v", from))
 	}
-	if k.pool.EventLagMs > 0 {
-		k.lag.push(nowMs+k.pool.EventLagMs, slot, ev)
+	if k.lagMs > 0 {
+		k.lag.push(nowMs+k.lagMs, slot, ev)
 	} else {
 		k.apply(slot, ev)
 	}
@@ -302,15 +321,15 @@ func (k *KV) CancelPending(req int32) bool {
 
 // WorkerReady adds a worker with empty load and index (spec kv-router 10).
 func (k *KV) WorkerReady(worker int32, _ float64) {
-	for int(worker+1)*int(k.pool.RanksPerWorker) > len(k.slotOf) {
+	for int(worker+1)*int(k.dpSize) > len(k.slotOf) {
 		k.slotOf = append(k.slotOf, -1)
 	}
-	for i := range k.pool.RanksPerWorker {
+	for i := range k.dpSize {
 		if k.slot(worker, i) >= 0 {
 			panic(fmt.Sprintf("router: worker %d is ready twice", worker))
 		}
 		slot := k.takeSlot()
-		k.slotOf[worker*k.pool.RanksPerWorker+i] = slot
+		k.slotOf[worker*k.dpSize+i] = slot
 		r := &k.book.ranks[slot]
 		r.Rank, r.known, r.eligible = Rank{worker, i}, true, true
 	}
@@ -334,7 +353,7 @@ func (k *KV) takeSlot() int32 {
 
 // slot is the dense number of a rank, -1 if it is unknown.
 func (k *KV) slot(worker, rank int32) int32 {
-	if i := int(worker*k.pool.RanksPerWorker + rank); i < len(k.slotOf) {
+	if i := int(worker*k.dpSize + rank); i < len(k.slotOf) {
 		return k.slotOf[i]
 	}
 	return -1
@@ -352,7 +371,7 @@ func (k *KV) refreshEligible() {
 // WorkerDraining takes a worker out of every candidate set; its book and index
 // stay, so that its requests finish normally.
 func (k *KV) WorkerDraining(worker int32, _ float64) {
-	for i := range k.pool.RanksPerWorker {
+	for i := range k.dpSize {
 		if slot := k.slot(worker, i); slot >= 0 {
 			k.book.ranks[slot].eligible = false
 		}
@@ -363,7 +382,7 @@ func (k *KV) WorkerDraining(worker int32, _ float64) {
 // WorkerRemoved forgets a worker: its book, index and lagged events.
 func (k *KV) WorkerRemoved(worker int32, nowMs float64) {
 	k.WorkerDraining(worker, nowMs)
-	for i := range k.pool.RanksPerWorker {
+	for i := range k.dpSize {
 		slot := k.slot(worker, i)
 		if slot < 0 {
 			continue
@@ -373,7 +392,7 @@ func (k *KV) WorkerRemoved(worker int32, nowMs float64) {
 		k.lag.forget(slot)
 		k.queue.forget(slot)
 		k.book.ranks[slot].known = false
-		k.slotOf[worker*k.pool.RanksPerWorker+i] = -1
+		k.slotOf[worker*k.dpSize+i] = -1
 		k.freeSlots = append(k.freeSlots, slot)
 	}
 }
@@ -388,7 +407,7 @@ func (k *KV) TopologySettled(nowMs float64, out []Route) []Route {
 func (k *KV) Queued() int { return k.queue.size }
 
 // WantsEvents reports whether this side has an index.
-func (k *KV) WantsEvents() bool { return k.pool.Side != Decode }
+func (k *KV) WantsEvents() bool { return k.side != Decode }
 
 // check panics if the book breaks a law of its own.
 func (k *KV) check() {
