@@ -15,10 +15,9 @@ const (
 type Presence uint8
 
 const (
-	Always      Presence = iota
-	WithSLA              // only when a goodput bound was given
-	OfAgentic            // only for agentic loads
-	WithAgentic          // place of Totals.Agentic; no key of its own
+	Always    Presence = iota
+	WithSLA            // only when a goodput bound was given
+	OfAgentic          // only for agentic loads
 )
 
 // Key is one line of the report: its name, what it means, and how to read it.
@@ -133,6 +132,9 @@ func rateKeys() []Key {
 	}
 }
 
+// lastTrajectoryKey is the key that Totals.Agentic follow.
+const lastTrajectoryKey = "p50_trajectory_e2e_latency_ms"
+
 func agenticKeys() []Key {
 	k := []Key{
 		{Name: "total_trajectories", Unit: "plays", Meaning: "agentic plays",
@@ -144,12 +146,12 @@ func agenticKeys() []Key {
 	}
 	k = append(k, dist("trajectory_e2e_latency_ms", "ms", "completed plays: last end - start",
 		func(s *Summary) *Stats { return &s.Trajectory })...)
-	k = append(k, Key{Name: "p50_trajectory_e2e_latency_ms", Unit: "ms", Kind: Float, Meaning: "the median again",
+	k = append(k, Key{Name: lastTrajectoryKey, Unit: "ms", Kind: Float, Meaning: "the median again",
 		get: func(s *Summary) float64 { return s.Trajectory.Median }})
 	for i := range k {
 		k[i].When = OfAgentic
 	}
-	return append(k, Key{When: WithAgentic})
+	return k
 }
 
 // dist is the nine keys of one distribution.
@@ -183,8 +185,6 @@ func (k *Key) In(s *Summary) bool {
 		return s.SLA.Set()
 	case OfAgentic:
 		return s.Agentic
-	case WithAgentic:
-		return false
 	}
 	return true
 }

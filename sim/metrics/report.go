@@ -25,16 +25,18 @@ func (s *Summary) MarshalJSON() ([]byte, error) {
 func (s *Summary) appendFields(b []byte) ([]byte, error) {
 	for i := range keys {
 		k := &keys[i]
-		if k.When == WithAgentic && s.Agentic {
-			for _, f := range s.Totals.Agentic {
-				var err error
-				if b, err = appendAny(appendName(b, f.Name), f.Value); err != nil {
-					return b, err
-				}
-			}
+		if !k.In(s) {
+			continue
 		}
-		if k.In(s) {
-			b = k.append(appendName(b, k.Name), s)
+		b = k.append(appendName(b, k.Name), s)
+		if k.Name != lastTrajectoryKey {
+			continue
+		}
+		for _, f := range s.Totals.Agentic {
+			var err error
+			if b, err = appendAny(appendName(b, f.Name), f.Value); err != nil {
+				return b, err
+			}
 		}
 	}
 	return b, nil
