@@ -1,0 +1,145 @@
+package workload
+
+import (
+	"cmp"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"dynosweep/sim/kv"
+)
+
+// done is what a fake cluster did with a request.
+type done struct {
+	Request
+	blocks  []kv.BlockID // full prompt blocks
+	startMs float64      // release
+}
+
+// cluster serves every request at once, for as long as service says, and emits all
+// its tokens at the end. It follows the loop of spec workload 3.1 and returns the
+// requests by ordinal.
+func cluster(t *testing.T, src Source, blockSize int, service func(r *Request) float64) []done {
+	t.Helper()
+	return clusterWith(t, src, blockSize, service, func(*Request) Outcome { return Completed })
+}
+
+func clusterWith(t *testing.T, src Source, blockSize int, service func(r *Request) float64, end func(r *Request) Outcome) []done {
+	t.Helper()
+	type flight struct {
+		r     *Request
+		endMs float64
+	}
+	var flying []flight
+	var all []done
+	now := 0.0
+	for step := 0; ; step++ {
+		if step > 1e6 {
+			t.Fatal("the source does not end")
+		}
+		slices.SortStableFunc(flying, func(a, b flight) int { return cmp.Compare(a.endMs, b.endMs) })
+		for len(flying) > 0 && flying[0].endMs <= now {
+			r := flying[0].r
+			flying = flying[1:]
+			how := end(r)
+			emitted := r.OutputTokens
+			if how != Completed {
+				emitted = 0
+			}
+			src.Done(r.Handle, now, emitted, how)
+		}
+		src.Flush(now)
+		src.BeginRelease(now, len(flying))
+		for r := src.Next(now); r != nil; r = src.Next(now) {
+			flying = append(flying, flight{r, now + service(r)})
+			d := done{Request: *r, startMs: now}
+			for i := range int(r.PromptTokens) / blockSize {
+				d.blocks = append(d.blocks, r.Prompt.Block(i))
+			}
+			all = append(all, d)
+		}
+		next := src.NextMs()
+		for _, f := range flying {
+			next = min(next, f.endMs)
+		}
+		if math.IsInf(next, 1) {
+			break
+		}
+		if next < now {
+			t.Fatalf("time goes back from %v to %v", now, next)
+		}
+		now = next
+	}
+	if !src.Drained() {
+		t.Error("nothing happens any more, but the source is not drained")
+	}
+	slices.SortFunc(all, func(a, b done) int { return int(a.Ordinal - b.Ordinal) })
+	return all
+}
+
+// constant is a service time.
+func constant(ms float64) func(*Request) float64 { return func(*Request) float64 { return ms } }
+
+func arrivals(all []done) []float64 {
+	var out []float64
+	for _, d := range all {
+		out = append(out, d.ArrivalMs)
+	}
+	return out
+}
+
+func wantFloats(t *testing.T, what string, got []float64, want ...float64) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s %v, want %v", what, got, want)
+	}
+}
+
+// sharedBlocks is the length of the common prefix of two prompts, in blocks.
+func sharedBlocks(a, b done) int {
+	n := 0
+	for n < len(a.blocks) && n < len(b.blocks) && a.blocks[n] == b.blocks[n] {
+		n++
+	}
+	return n
+}
+
+// write makes a file with the text and returns its path.
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(strings.TrimPrefix(text, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// load reads a trace given as text.
+func load(t testing.TB, text string, o LoadOptions) *Trace {
+	t.Helper()
+	tr, err := Load([]string{write(t, "trace.jsonl", text)}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func source(t testing.TB, tr *Trace, d Drive) Source {
+	t.Helper()
+	src, err := tr.NewSource(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+func mooncake(blockSize int) LoadOptions { return LoadOptions{Format: Mooncake, BlockSize: blockSize} }
+
+func open(blockSize int) Drive { return Drive{BlockSize: blockSize, Speedup: 1} }
+
+func closed(blockSize, concurrency int) Drive {
+	return Drive{BlockSize: blockSize, ClosedLoop: true, Concurrency: concurrency}
+}

@@ -1,0 +1,146 @@
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"unicode/utf8"
+)
+
+// InputError is a fault of an input file: where it lies and, in the reference's
+// own words (spec workload 4), what it is.
+type InputError struct {
+	File string
+	Line int    // from 1, blank lines counted; 0: the file as a whole
+	Msg  string // literal
+	Err  error  // the cause, nil if Msg says it all
+}
+
+func (e *InputError) Error() string {
+	s := e.File
+	if e.Line > 0 {
+		s += ":" + strconv.Itoa(e.Line)
+	}
+	s += ": " + e.Msg
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// lines reads the lines of one file, plain or gzip (by the extension .gz), in flat
+// memory and digests its raw bytes on the way.
+type lines struct {
+	path string
+	file *os.File
+	raw  io.Reader // the file, feeding sum
+	sum  hash.Hash
+	r    *bufio.Reader
+	long []byte // a line longer than the buffer of r
+	text []byte // the present line without its line feed, until the next call of next
+	n    int    // its number, from 1
+	err  error
+}
+
+const readBuffer = 256 << 10
+
+// openLines opens path. what names the file in the message when that fails.
+func openLines(path, what string) (*lines, error) {
+	f, err := os.Open(path)
+	if err == nil {
+		if st, e := f.Stat(); e == nil && st.IsDir() {
+			f.Close()
+			err = errors.New("is a directory")
+		}
+	}
+	if err != nil {
+		return nil, &InputError{File: path, Msg: "failed to open " + what + path, Err: err}
+	}
+	l := &lines{path: path, file: f, sum: sha256.New()}
+	l.raw = io.TeeReader(f, l.sum)
+	var src io.Reader = l.raw
+	if filepath.Ext(path) == ".gz" {
+		z, err := gzip.NewReader(bufio.NewReaderSize(l.raw, readBuffer))
+		if err != nil {
+			f.Close()
+			return nil, &InputError{File: path, Line: 1, Msg: fmt.Sprintf("failed to read %s:1", path), Err: err}
+		}
+		src = z
+	}
+	l.r = bufio.NewReaderSize(src, readBuffer)
+	return l, nil
+}
+
+// next moves to the next line that is not blank; false at the end or on an error.
+func (l *lines) next() bool {
+	for l.err == nil {
+		text, err := l.r.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			l.long = append(l.long[:0], text...)
+			for err == bufio.ErrBufferFull {
+				text, err = l.r.ReadSlice('\n')
+				l.long = append(l.long, text...)
+			}
+			text = l.long
+		}
+		if err != nil && err != io.EOF {
+			l.n++
+			l.err = &InputError{File: l.path, Line: l.n, Msg: fmt.Sprintf("failed to read line %d from %s", l.n, l.path), Err: err}
+			return false
+		}
+		if len(text) == 0 {
+			return false
+		}
+		l.n++
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		if !utf8.Valid(text) {
+			l.err = &InputError{File: l.path, Line: l.n, Msg: fmt.Sprintf("failed to read line %d from %s", l.n, l.path), Err: errors.New("invalid UTF-8")}
+			return false
+		}
+		l.text = bytes.TrimSuffix(text, []byte("\n"))
+		return true
+	}
+	return false
+}
+
+// fail makes an error at the present line.
+func (l *lines) fail(cause error, format string, args ...any) error {
+	return &InputError{File: l.path, Line: l.n, Msg: fmt.Sprintf(format, args...), Err: cause}
+}
+
+// close ends the reading; digest is the SHA-256 of the whole file.
+func (l *lines) close() (digest string, err error) {
+	defer l.file.Close()
+	if l.err != nil {
+		return "", l.err
+	}
+	if _, err := io.Copy(io.Discard, l.raw); err != nil {
+		return "", &InputError{File: l.path, Msg: "failed to read", Err: err}
+	}
+	return hex.EncodeToString(l.sum.Sum(nil)), nil
+}
+
+// number writes v as the reference prints a float: shortest digits, no exponent.
+func number(v float64) string {
+	switch s := strconv.FormatFloat(v, 'f', -1, 64); s {
+	case "+Inf":
+		return "inf"
+	case "-Inf":
+		return "-inf"
+	default:
+		return s
+	}
+}

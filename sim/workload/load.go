@@ -1,0 +1,30 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Load reads trace files and checks all that can be checked without knowing the
+// run. Faults are *InputError where a place in a file can be named.
+func Load(files []string, o LoadOptions) (*Trace, error) {
+	if len(files) == 0 {
+		return nil, errors.New("trace replay requires at least one trace file")
+	}
+	if len(files) != 1 && o.Format != Dynamo {
+		return nil, fmt.Errorf("trace_format='%s' requires exactly one trace file, got %d", o.Format, len(files))
+	}
+	if o.BlockSize < 0 || o.BlockSize == 0 && o.Format != Dynamo && o.Format != Weka {
+		return nil, errors.New("trace_block_size must be greater than 0")
+	}
+	if o.BlockSize > math.MaxInt32 {
+		return nil, fmt.Errorf("trace_block_size must be at most %d, got %d", math.MaxInt32, o.BlockSize)
+	}
+	switch o.Format {
+	case Mooncake, MooncakeDelta:
+		return loadMooncake(files[0], o)
+	default:
+		return nil, fmt.Errorf("trace_format='%s' is not known", o.Format)
+	}
+}

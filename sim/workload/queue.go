@@ -1,0 +1,63 @@
+package workload
+
+import "math"
+
+// queue is the flat request queue (spec workload 3.2, 3.3): requests that stand
+// alone, in open loop each at its time, in closed loop so many at once.
+type queue struct {
+	feed        feed
+	concurrency int // closed loop; 0: open
+	slots       slots
+	head        sessionRef // the next one, if more
+	headMs      float64
+	more        bool
+	room        int // closed loop: releases left in this phase
+}
+
+var _ Source = (*queue)(nil)
+
+func newQueue(f feed, concurrency int) *queue {
+	q := &queue{feed: f, concurrency: concurrency}
+	q.advance()
+	return q
+}
+
+func (q *queue) advance() { q.head, q.headMs, q.more = q.feed.next() }
+
+func (q *queue) NextMs() float64 {
+	if !q.more || q.concurrency > 0 {
+		return math.Inf(1)
+	}
+	return q.headMs
+}
+
+func (q *queue) BeginRelease(_ float64, inflight int) { q.room = q.concurrency - inflight }
+
+func (q *queue) Next(nowMs float64) *Request {
+	if !q.more {
+		return nil
+	}
+	arrivalMs := q.headMs
+	if q.concurrency > 0 {
+		if q.room <= 0 {
+			return nil
+		}
+		q.room--
+		arrivalMs = nowMs
+	} else if arrivalMs > nowMs {
+		return nil
+	}
+	s := q.slots.take(q.head, 0, arrivalMs)
+	q.feed.fill(&s.Request, q.head, 0)
+	q.advance()
+	return &s.Request
+}
+
+func (q *queue) Done(handle int32, _ float64, emitted int32, how Outcome) {
+	s := q.slots.put(handle)
+	q.feed.ended(s.ref, 0, emitted, how)
+}
+
+func (q *queue) Flush(float64)    {}
+func (q *queue) Drained() bool    { return !q.more }
+func (q *queue) ClosedLoop() bool { return q.concurrency > 0 }

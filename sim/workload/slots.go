@@ -1,0 +1,68 @@
+package workload
+
+// sessionRef names a session of a feed. tag is the feed's own note on it.
+type sessionRef struct {
+	index int64
+	tag   int32
+}
+
+// feed is where a driver's sessions come from, one at a time.
+type feed interface {
+	// next makes the next session: by (start, index) in open loop, where startMs is
+	// its shaped arrival, by index in closed loop, where startMs means nothing.
+	next() (ref sessionRef, startMs float64, ok bool)
+	turns(ref sessionRef) int32
+	// delayMs is the shaped think time before a turn > 0.
+	delayMs(ref sessionRef, turn int32) float64
+	// fill completes a Request whose Handle and ArrivalMs are set and whose other
+	// fields are zero.
+	fill(r *Request, ref sessionRef, turn int32)
+	// ended tells that the turn ended with emitted output tokens.
+	ended(ref sessionRef, turn, emitted int32, how Outcome)
+}
+
+// slot is a released request and what its driver must remember of it.
+type slot struct {
+	Request
+	ref  sessionRef
+	turn int32
+	live bool
+}
+
+// slots is the pool of released requests. Room grows with the number in flight,
+// never with the number released.
+type slots struct {
+	all  []*slot // [handle]
+	free []int32
+}
+
+const slotChunk = 64
+
+// take returns an empty slot; its address stays until put.
+func (p *slots) take(ref sessionRef, turn int32, arrivalMs float64) *slot {
+	if len(p.free) == 0 {
+		chunk := make([]slot, slotChunk)
+		for i := range chunk {
+			p.all = append(p.all, &chunk[i])
+		}
+		for i := 1; i <= slotChunk; i++ {
+			p.free = append(p.free, int32(len(p.all)-i))
+		}
+	}
+	h := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	s := p.all[h]
+	*s = slot{Request: Request{Handle: h, ArrivalMs: arrivalMs}, ref: ref, turn: turn, live: true}
+	return s
+}
+
+// put gives back the slot of a handle and returns it, still filled.
+func (p *slots) put(handle int32) *slot {
+	if handle < 0 || int(handle) >= len(p.all) || !p.all[handle].live {
+		panic("workload: Done of a request that is not in flight")
+	}
+	s := p.all[handle]
+	s.live = false
+	p.free = append(p.free, handle)
+	return s
+}

@@ -1,0 +1,226 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"dynosweep/sim/kv"
+	"dynosweep/sim/rng"
+)
+
+// Control says what decides when synthetic requests come.
+type Control uint8
+
+const (
+	Closed  Control = iota // a fixed number in flight
+	Poisson                // a rate with exponential gaps
+	Fixed                  // a constant gap
+)
+
+// ChooseControl reads the three load controls of a document, of which exactly one
+// must be given (spec workload 1.1).
+func ChooseControl(concurrency *int, ratePerS, intervalMs *float64) (Control, error) {
+	given, control := 0, Closed
+	if concurrency != nil {
+		given++
+	}
+	if ratePerS != nil {
+		given, control = given+1, Poisson
+	}
+	if intervalMs != nil {
+		given, control = given+1, Fixed
+	}
+	if given != 1 {
+		return 0, errors.New("synthetic replay requires exactly one of replay_concurrency, request_rate, or arrival_interval_ms")
+	}
+	return control, nil
+}
+
+// Synthetic is generated load, complete (spec workload 1).
+type Synthetic struct {
+	InputTokens  int
+	OutputTokens int
+	Requests     int // sessions, if TurnsPerSession > 1
+	Control      Control
+	Concurrency  int     // Closed
+	RatePerS     float64 // Poisson: requests, or sessions, per second
+	IntervalMs   float64 // Fixed; 0: all at once
+	ArrivalSeed  uint64  // Poisson
+
+	TurnsPerSession   int
+	InterTurnDelayMs  float64 // after the completion of the turn before
+	SharedPrefixRatio float64
+	PrefixGroups      int
+	GroupSeed         uint64  // of the draw of a session's group
+	Speedup           float64 // open loop: divides arrivals and delays
+}
+
+// DefaultSynthetic returns the defaults; sizes and load control are left open.
+func DefaultSynthetic() Synthetic {
+	return Synthetic{ArrivalSeed: 42, TurnsPerSession: 1, GroupSeed: 42, Speedup: 1}
+}
+
+// Simple reports whether no key of workload mode is used: then requests stand
+// alone, all their blocks are private and the report shows no sessions.
+func (s *Synthetic) Simple() bool {
+	return s.TurnsPerSession <= 1 && s.SharedPrefixRatio <= 0 && s.PrefixGroups <= 0 && s.InterTurnDelayMs <= 0
+}
+
+// Drawn reports whether a seed decides anything.
+func (s *Synthetic) Drawn() bool { return s.Control == Poisson }
+
+// Total is the number of requests.
+func (s *Synthetic) Total() int64 { return int64(s.Requests) * int64(s.TurnsPerSession) }
+
+// Validate returns every fault, in the order in which the reference looks.
+func (s *Synthetic) Validate() error {
+	var faults []error
+	check := func(good bool, format string, args ...any) {
+		if !good {
+			faults = append(faults, fmt.Errorf(format, args...))
+		}
+	}
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	check(s.InputTokens >= 1, "input_tokens must be at least 1")
+	check(s.OutputTokens >= 1, "output_tokens must be at least 1")
+	check(s.Requests >= 1, "request_count must be at least 1")
+	check(s.TurnsPerSession >= 1, "turns_per_session must be at least 1")
+	check(finite(s.InterTurnDelayMs) && s.InterTurnDelayMs >= 0, "inter_turn_delay_ms must be a finite non-negative number")
+	check(s.SharedPrefixRatio >= 0 && s.SharedPrefixRatio <= 1, "shared_prefix_ratio must be between 0.0 and 1.0, got %s", number(s.SharedPrefixRatio))
+	check(s.PrefixGroups >= 0, "num_prefix_groups must be at least 0, got %d", s.PrefixGroups)
+	switch s.Control {
+	case Closed:
+		check(s.Concurrency >= 1, "replay_concurrency must be at least 1")
+	case Poisson:
+		check(finite(s.RatePerS) && s.RatePerS > 0, "request_rate must be a finite positive number, got %s", number(s.RatePerS))
+	case Fixed:
+		check(finite(s.IntervalMs) && s.IntervalMs >= 0, "arrival_interval_ms must be a finite non-negative number, got %s", number(s.IntervalMs))
+	}
+	if s.Control != Closed && !(finite(s.Speedup) && s.Speedup > 0) {
+		name := "ratio"
+		if s.Simple() {
+			name = "arrival_speedup_ratio"
+		}
+		check(false, "%s must be a finite positive number, got %s", name, number(s.Speedup))
+	}
+	check(s.InputTokens <= maxTokens, "input_tokens must be at most %d", maxTokens)
+	check(s.OutputTokens <= maxTokens, "output_tokens must be at most %d", maxTokens)
+	check(s.Requests <= maxRequests/max(s.TurnsPerSession, 1),
+		"request_count times turns_per_session must be at most %d", int64(maxRequests))
+	check(s.PrefixGroups <= math.MaxInt32, "num_prefix_groups must be at most %d", math.MaxInt32)
+	return errors.Join(faults...)
+}
+
+// Limits of what a request's prompt and a run can number (see kv.PrivateBase).
+const (
+	maxTokens    = math.MaxInt32
+	maxRequests  = 1 << 36
+	maxOwnBlocks = 1 << 24
+)
+
+// NewSource returns the load of one run on engines with the given block size (the
+// prefill engine's in a disaggregated run).
+func (s Synthetic) NewSource(blockSize int) (Source, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if err := fitsPrivate(int64(s.InputTokens)+int64(s.OutputTokens), blockSize); err != nil {
+		return nil, err
+	}
+	f := &syntheticFeed{spec: s, arrivals: newSchedule(&s)}
+	if s.Control == Closed {
+		f.spec.Speedup = 1
+	}
+	closed := 0
+	if s.Control == Closed {
+		closed = s.Concurrency
+	}
+	if s.Simple() {
+		return newQueue(f, closed), nil
+	}
+	f.named = true
+	n := (s.InputTokens + blockSize - 1) / blockSize
+	shared := min(n, int(math.Round(float64(n)*s.SharedPrefixRatio)))
+	if s.PrefixGroups > 0 && s.SharedPrefixRatio > 0 {
+		f.groups = rng.NewChaCha(s.GroupSeed)
+		f.groupBlocks = min(shared, s.InputTokens/blockSize)
+		if int64(s.PrefixGroups)*int64(f.groupBlocks) > math.MaxUint32 {
+			return nil, fmt.Errorf("num_prefix_groups %d with %d shared blocks each is more than can be numbered", s.PrefixGroups, shared)
+		}
+		f.nodes = make([][]uint32, s.PrefixGroups)
+	}
+	return newSessions(f, closed), nil
+}
+
+// fitsPrivate refuses a request or session whose private blocks could not be
+// numbered.
+func fitsPrivate(tokens int64, blockSize int) error {
+	if blockSize < 1 {
+		return fmt.Errorf("block_size must be at least 1, got %d", blockSize)
+	}
+	if tokens/int64(blockSize) >= maxOwnBlocks {
+		return fmt.Errorf("a prompt and output of %d tokens at block_size %d is more than %d blocks", tokens, blockSize, maxOwnBlocks)
+	}
+	return nil
+}
+
+// syntheticFeed makes sessions one after the other.
+type syntheticFeed struct {
+	spec        Synthetic
+	arrivals    schedule
+	made        int64
+	named       bool // workload mode: the report shows sessions
+	groups      rng.ChaCha
+	groupBlocks int        // leading full blocks that a group shares
+	nodes       [][]uint32 // [group][block], made at first use
+}
+
+func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
+	if f.made == int64(f.spec.Requests) {
+		return sessionRef{}, 0, false
+	}
+	ref = sessionRef{index: f.made, tag: -1}
+	f.made++
+	if f.nodes != nil {
+		ref.tag = int32(f.groups.IntN(uint64(f.spec.PrefixGroups)))
+	}
+	if f.spec.Control == Closed {
+		return ref, 0, true
+	}
+	return ref, f.arrivals.next() / f.spec.Speedup, true
+}
+
+func (f *syntheticFeed) turns(sessionRef) int32 { return int32(f.spec.TurnsPerSession) }
+
+func (f *syntheticFeed) delayMs(sessionRef, int32) float64 {
+	return f.spec.InterTurnDelayMs / f.spec.Speedup
+}
+
+func (f *syntheticFeed) fill(r *Request, ref sessionRef, turn int32) {
+	r.Ordinal = ref.index*int64(f.spec.TurnsPerSession) + int64(turn)
+	r.PromptTokens = int32(f.spec.InputTokens)
+	r.OutputTokens = int32(f.spec.OutputTokens)
+	r.Prompt = kv.Prompt{Ratio: 1, Base: kv.PrivateBase(r.Ordinal)}
+	if ref.tag >= 0 && f.groupBlocks > 0 {
+		r.Prompt.Nodes = f.group(ref.tag)
+		r.Prompt.Shared = int32(f.groupBlocks)
+	}
+	if f.named {
+		r.Session, r.Turn, r.HasSession = "session_"+strconv.FormatInt(ref.index, 10), turn, true
+	}
+}
+
+// group returns the nodes of a group's prefix. Ids are dense over all groups.
+func (f *syntheticFeed) group(g int32) []uint32 {
+	if f.nodes[g] == nil {
+		f.nodes[g] = make([]uint32, f.groupBlocks)
+		for b := range f.nodes[g] {
+			f.nodes[g][b] = uint32(int(g)*f.groupBlocks + b)
+		}
+	}
+	return f.nodes[g]
+}
+
+func (f *syntheticFeed) ended(sessionRef, int32, int32, Outcome) {}
