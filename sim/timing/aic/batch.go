@@ -1,0 +1,231 @@
+package aic
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// batchColumns are the answer columns, which are ignored on input and written anew.
+var (
+	stepAnswers     = []string{"latency_ms", "error"}
+	capacityAnswers = []string{"num_gpu_blocks", "kv_tokens", "kv_bytes_per_token", "error"}
+)
+
+// BatchSteps reads rows of model, system, backend, version, parallel
+// ("tp_size=2;moe_ep_size=2"), phase (prefill or decode), batch, length (full prompt,
+// or context with the current token) and prefix, and writes the same rows in order
+// with latency_ms and error. systemsPath is as in Config, base gives what the columns
+// leave open. A row that cannot be priced has an error; only unreadable CSV fails.
+func BatchSteps(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
+	models := map[string]*Model{}
+	return batch(w, r, []string{"model", "system", "backend", "parallel", "phase", "batch", "length"}, stepAnswers, func(get func(string) string) ([]string, error) {
+		m, err := batchModel(models, get, systemsPath, base)
+		if err != nil {
+			return nil, err
+		}
+		n, err := batchInts(get, "batch", "length")
+		if err != nil {
+			return nil, err
+		}
+		prefix := 0
+		if get("prefix") != "" {
+			p, err := batchInts(get, "prefix")
+			if err != nil {
+				return nil, err
+			}
+			prefix = p[0]
+		}
+		ms, err := m.ask(get("phase"), n[0], n[1], prefix)
+		if err != nil {
+			return nil, err
+		}
+		return []string{strconv.FormatFloat(ms, 'g', -1, 64)}, nil
+	})
+}
+
+// ask prices one step of a phase; length is the full one.
+func (m *Model) ask(phase string, batch, length, prefix int) (float64, error) {
+	if batch < 1 {
+		return 0, fmt.Errorf("batch must be at least 1, got %d: %w", batch, ErrConfig)
+	}
+	m.err = nil
+	var ms float64
+	switch phase {
+	case "prefill":
+		if prefix >= length {
+			return 0, fmt.Errorf("isl must be greater than 0 after removing prefix, but got %d: %w", length-prefix, ErrConfig)
+		}
+		ms = m.PrefillMs(batch, length-prefix, prefix)
+	case "decode":
+		ms = m.DecodeMs(batch, length)
+	default:
+		return 0, fmt.Errorf("phase must be prefill or decode, got %q: %w", phase, ErrConfig)
+	}
+	if math.IsNaN(ms) {
+		return 0, m.err
+	}
+	return ms, nil
+}
+
+// BatchCapacity reads rows of model, system, backend, parallel, memory_fraction,
+// block_size and max_num_batched_tokens, and writes the same rows in order with
+// num_gpu_blocks, kv_tokens, kv_bytes_per_token and error.
+func BatchCapacity(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
+	models := map[string]*Model{}
+	return batch(w, r, []string{"model", "system", "backend", "parallel", "block_size", "max_num_batched_tokens"}, capacityAnswers, func(get func(string) string) ([]string, error) {
+		n, err := batchInts(get, "block_size", "max_num_batched_tokens")
+		if err != nil {
+			return nil, err
+		}
+		fraction := 0.0
+		if s := get("memory_fraction"); s != "" {
+			if fraction, err = strconv.ParseFloat(s, 64); err != nil {
+				return nil, fmt.Errorf("memory_fraction: not a number: %q: %w", s, ErrConfig)
+			}
+		}
+		m, err := batchModel(models, get, systemsPath, base)
+		if err != nil {
+			return nil, err
+		}
+		c, err := m.Capacity(CapacityConfig{fraction, n[0], n[1]})
+		if err != nil {
+			return nil, err
+		}
+		return []string{strconv.FormatInt(c.NumGPUBlocks, 10), strconv.FormatInt(c.KVTokens, 10), strconv.FormatInt(c.KVBytesPerToken, 10)}, nil
+	})
+}
+
+func batchInts(get func(string) string, names ...string) ([]int, error) {
+	out := make([]int, len(names))
+	for i, name := range names {
+		v, err := strconv.ParseUint(strings.TrimSpace(get(name)), 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%s: not a whole number: %q: %w", name, get(name), ErrConfig)
+		}
+		out[i] = int(v)
+	}
+	return out, nil
+}
+
+// batch runs answer over the rows of a CSV with a header. The answer's last column is
+// the error's.
+func batch(w io.Writer, r io.Reader, needed, answers []string, answer func(func(string) string) ([]string, error)) error {
+	in := csv.NewReader(r)
+	head, err := in.Read()
+	if err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	head = slices.Clone(head)
+	for _, n := range needed {
+		if !slices.Contains(head, n) {
+			return fmt.Errorf("header: no column %q (needed: %s)", n, strings.Join(needed, ", "))
+		}
+	}
+	var kept []int
+	var row []string
+	for i, name := range head {
+		if !slices.Contains(answers, name) {
+			kept = append(kept, i)
+			row = append(row, name)
+		}
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(append(row, answers...)); err != nil {
+		return err
+	}
+	for {
+		fields, err := in.Read()
+		if err == io.EOF {
+			out.Flush()
+			return out.Error()
+		}
+		if err != nil {
+			return err // names the line
+		}
+		row = row[:0]
+		for _, i := range kept {
+			row = append(row, fields[i])
+		}
+		values, err := answer(func(name string) string {
+			if i := slices.Index(head, name); i >= 0 {
+				return fields[i]
+			}
+			return ""
+		})
+		message := ""
+		if err != nil {
+			values, message = make([]string, len(answers)-1), err.Error()
+		}
+		if err := out.Write(append(append(row, values...), message)); err != nil {
+			return err
+		}
+	}
+}
+
+// batchModel binds the model of a row, once per distinct configuration.
+func batchModel(models map[string]*Model, get func(string) string, systemsPath string, base ModelConfig) (*Model, error) {
+	version := get("version")
+	key := strings.Join([]string{get("model"), get("system"), get("backend"), version, get("parallel")}, "\x00")
+	if m := models[key]; m != nil {
+		return m, nil
+	}
+	db, err := Open(Config{System: get("system"), Backend: get("backend"), Version: version, SystemsPath: systemsPath})
+	if err != nil {
+		return nil, err
+	}
+	base.Model = get("model")
+	if err := base.SetParallel(get("parallel")); err != nil {
+		return nil, err
+	}
+	m, err := NewModel(db, base)
+	if err == nil {
+		models[key] = m
+	}
+	return m, err
+}
+
+// SetParallel reads "tp_size=2;moe_ep_size=2". Number formats may stand there too, as
+// fmha_quant_mode=bfloat16. An unknown name is an error.
+func (c *ModelConfig) SetParallel(s string) error {
+	sizes := map[string]*int{
+		"tp_size": &c.TP, "pp_size": &c.PP, "attention_dp_size": &c.AttentionDP,
+		"moe_tp_size": &c.MoETP, "moe_ep_size": &c.MoEEP, "nextn": &c.NextN,
+	}
+	formats := map[string]*string{
+		"gemm_quant_mode": &c.GEMM, "moe_quant_mode": &c.MoE, "fmha_quant_mode": &c.FMHA,
+		"kvcache_quant_mode": &c.KVCache, "comm_quant_mode": &c.Comm, "attention_backend": &c.AttentionBackend,
+	}
+	for _, part := range strings.Split(s, ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if f, ok := formats[name]; ok {
+			*f = value
+			continue
+		}
+		p, ok := sizes[name]
+		if !ok {
+			known := make([]string, 0, len(sizes)+len(formats))
+			for k := range sizes {
+				known = append(known, k)
+			}
+			for k := range formats {
+				known = append(known, k)
+			}
+			return fmt.Errorf("parallel: unknown name %q; known: %s: %w", name, sortedWords(known), ErrConfig)
+		}
+		v, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || (v == 0 && name != "nextn") {
+			return fmt.Errorf("parallel: %s: not a positive whole number: %q: %w", name, value, ErrConfig)
+		}
+		*p = int(v)
+	}
+	return nil
+}

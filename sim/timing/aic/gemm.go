@@ -1,0 +1,285 @@
+package aic
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// gemmSOL is the speed of light of an m x n x k product; m is axis 2
+// (spec aic-perfmodel 5.2).
+type gemmSOL struct {
+	n, k, flops, bytes, memBW float64
+}
+
+func (s *gemmSOL) sol(_, _, m float64) float64 {
+	math1 := 2 * m * s.n * s.k / s.flops * 1000
+	mem := s.bytes * (float64(m*s.n) + float64(m*s.k) + float64(s.n*s.k)) / s.memBW * 1000
+	return max(math1, mem)
+}
+
+// site is a measured (n, k) shape with its distance from the asked one in powers of two.
+type site struct {
+	*slice
+	sol       gemmSOL
+	d, dn, dk float64
+}
+
+// gemmOp multiplies x rows by an n x k weight (spec aic-perfmodel 4.3, 5.2).
+type gemmOp struct {
+	gemmSOL
+	mode   string
+	exact  *slice // the site of this very shape, nil if not measured
+	near   []site // otherwise all sites of the type, nearest first, ties in site order
+	err    error
+	static *staticFix // corrections of fp8_static
+	field  func() (*utilField, float64, error)
+}
+
+// gemmTable names the data type whose rows a mode reads.
+func gemmTable(mode string) string {
+	if mode == "fp8_static" {
+		return "fp8"
+	}
+	return mode
+}
+
+// gemm binds a GEMM. lowPrecision marks an input that arrives quantised.
+func (b *binder) gemm(n, k int, mode string, lowPrecision bool) op {
+	q := gemmModes[mode]
+	flops, err := b.sys.flopsFor(q.flops)
+	b.note(err)
+	o := &gemmOp{gemmSOL: gemmSOL{float64(n), float64(k), flops, q.bytes, b.sys.memBW}, mode: mode}
+	if b.mode == SOL {
+		return o
+	}
+	t, err := b.table("gemm_perf")
+	if err != nil {
+		o.err = err
+		return o
+	}
+	o.bind(t)
+	if mode == "fp8_static" {
+		o.static = b.staticFix(k, lowPrecision)
+	}
+	o.field = b.gemmField(t, o)
+	return o
+}
+
+func (o *gemmOp) bind(t *table) {
+	dtype := t.word(gemmTable(o.mode))
+	o.exact = t.find(sliceKey{dtype, int32(o.n), int32(o.k)})
+	if dtype < 0 {
+		o.exact = nil
+	}
+	if o.exact != nil {
+		return
+	}
+	for i := range t.slices {
+		s := &t.slices[i]
+		if s.key[0] != dtype {
+			continue
+		}
+		c := site{slice: s, sol: o.gemmSOL}
+		c.sol.n, c.sol.k = float64(s.key[1]), float64(s.key[2])
+		c.dn = math.Log2(c.sol.n) - math.Log2(o.n)
+		c.dk = math.Log2(c.sol.k) - math.Log2(o.k)
+		c.d = math.Sqrt(float64(c.dn*c.dn) + float64(c.dk*c.dk))
+		o.near = append(o.near, c)
+	}
+	if len(o.near) == 0 {
+		have := make([]string, 0, len(t.slices))
+		for i := range t.slices {
+			have = append(have, t.words[t.slices[i].key[0]])
+		}
+		o.err = fmt.Errorf("gemm_perf: data type %s is not measured (measured: %s): %w", gemmTable(o.mode), sortedWords(have), ErrMissing)
+	}
+	slices.SortStableFunc(o.near, func(x, y site) int { return cmp.Compare(x.d, y.d) })
+}
+
+func (o *gemmOp) silicon(st *step) float64 {
+	if o.err != nil {
+		return st.fail(o.err)
+	}
+	m := float64(st.x)
+	var v float64
+	if o.exact != nil {
+		v = siteMs(o.exact, &o.gemmSOL, m, &st.reach)
+	} else {
+		var taken [4]*site
+		n := o.neighbours(m, &taken)
+		if n == 0 {
+			return st.fail(fmt.Errorf("gemm_perf: no measured shape near n=%v k=%v at m=%v (%s): %w", o.n, o.k, m, o.mode, ErrMissing))
+		}
+		util, total := 0.0, 0.0
+		for _, s := range taken[:n] {
+			w := 1 / (float64(s.d*s.d) + 1e-12)
+			util += float64(w*s.sol.sol(0, 0, m)) / siteMs(s.slice, &s.sol, m, &st.reach)
+			total += w
+		}
+		v = o.gemmSOL.sol(0, 0, m) / (util / total)
+	}
+	if o.static != nil {
+		v = o.static.apply(v, m, o.gemmSOL.sol(0, 0, m), st)
+	}
+	return v
+}
+
+// siteMs reads a site's curve; outside it follows the median utilisation of the
+// three points at that end (spec aic-perfmodel 4.3, step 1).
+func siteMs(s *slice, sol *gemmSOL, m float64, r *reach) float64 {
+	i, exact, inside := bracket(s.k2, m)
+	if exact {
+		return s.ms[i]
+	}
+	if inside {
+		return lerp(s.ms[i], s.ms[i+1], (m-s.k2[i])/(s.k2[i+1]-s.k2[i]))
+	}
+	n := len(s.k2)
+	from, to, edge := 0, min(3, n), s.k2[0]
+	if m > s.k2[0] {
+		from, to, edge = max(0, n-3), n, s.k2[n-1]
+	}
+	r.note(math.Abs(math.Log2(max(m, 1e-12)) - math.Log2(max(edge, 1e-12))))
+	var u [3]float64
+	for i := from; i < to; i++ {
+		u[i-from] = sol.sol(0, 0, s.k2[i]) / s.ms[i]
+	}
+	return sol.sol(0, 0, m) / median(u, to-from)
+}
+
+// median of the first n of three values.
+func median(u [3]float64, n int) float64 {
+	switch n {
+	case 1:
+		return u[0]
+	case 2:
+		return (u[0] + u[1]) / 2
+	}
+	lo, hi := min(u[0], u[1]), max(u[0], u[1])
+	return max(lo, min(hi, u[2]))
+}
+
+// neighbours picks at most four sites for an unmeasured shape (spec aic-perfmodel
+// 4.3, steps 2 and 3), 0 when none may stand in.
+func (o *gemmOp) neighbours(m float64, taken *[4]*site) int {
+	const gate = 2.0
+	any := false
+	for i := range o.near {
+		if o.near[i].covers(m) {
+			any = true
+			break
+		}
+	}
+	n := 0
+	for i := range o.near {
+		s := &o.near[i]
+		if s.d > gate || n == 4 {
+			break
+		}
+		if !any || s.covers(m) {
+			taken[n] = s
+			n++
+		}
+	}
+	if n > 0 {
+		return n
+	}
+	minN, minK, maxN, maxK := math.Inf(1), math.Inf(1), 0.0, 0.0
+	for i := range o.near {
+		if s := &o.near[i]; !any || s.covers(m) {
+			minN, maxN = min(minN, s.sol.n), max(maxN, s.sol.n)
+			minK, maxK = min(minK, s.sol.k), max(maxK, s.sol.k)
+		}
+	}
+	aboveN, aboveK := o.n > maxN, o.k > maxK
+	if o.n < minN || o.k < minK || aboveN == aboveK {
+		return 0
+	}
+	for i := range o.near {
+		s := &o.near[i]
+		other := s.dk
+		if aboveK {
+			other = s.dn
+		}
+		if n < 4 && (!any || s.covers(m)) && math.Abs(other) <= gate {
+			taken[n] = s
+			n++
+		}
+	}
+	return n
+}
+
+func (s *site) covers(m float64) bool { return s.k2[0] <= m && m <= s.k2[len(s.k2)-1] }
+
+func (o *gemmOp) sol(st *step) float64 { return o.gemmSOL.sol(0, 0, float64(st.x)) }
+func (o *gemmOp) weights() float64     { return o.n * o.k * o.bytes }
+func (o *gemmOp) usesSeq() bool        { return false }
+
+// staticFix takes the scale kernels out of an fp8 GEMM whose scales are static.
+type staticFix struct {
+	compute, matrix *scaleTable // matrix is nil unless the input arrives quantised
+	k               float64
+	err             error
+}
+
+// scaleSOL is the time of a pass over m x k values; m and k are axes 1 and 2.
+type scaleSOL struct{ passes, memBW float64 }
+
+func (s *scaleSOL) sol(_, m, k float64) float64 { return s.passes * m * k / s.memBW * 1000 }
+
+type scaleTable struct {
+	*grid
+	minM, maxM, minK, maxK float64
+	rescale                bool // follow the speed of light outside instead of staying flat
+}
+
+func (b *binder) staticFix(k int, lowPrecision bool) *staticFix {
+	f := &staticFix{k: float64(k)}
+	f.compute, f.err = b.scaleTable("computescale_perf", 2)
+	if lowPrecision && f.err == nil {
+		f.matrix, f.err = b.scaleTable("scale_matrix_perf", 3)
+	}
+	return f
+}
+
+func (b *binder) scaleTable(name string, passes float64) (*scaleTable, error) {
+	t, err := b.table(name)
+	if err != nil {
+		return nil, err
+	}
+	s := t.find(sliceKey{t.word("fp8")})
+	if s == nil || t.word("fp8") < 0 {
+		return nil, fmt.Errorf("%s: data type fp8 is not measured: %w", name, ErrMissing)
+	}
+	out := &scaleTable{grid: newGrid(&s.tree, &scaleSOL{passes, b.sys.memBW}, false), rescale: name == "scale_matrix_perf"}
+	out.minM, out.maxM = s.k1[0], s.k1[len(s.k1)-1]
+	out.minK, out.maxK = slices.Min(s.k2), slices.Max(s.k2)
+	return out, nil
+}
+
+func (t *scaleTable) ms(m, k float64, r *reach) (float64, bool) {
+	cm, ck := min(max(m, t.minM), t.maxM), min(max(k, t.minK), t.maxK)
+	v, ok := t.at(0, cm, ck, r)
+	if t.rescale && (cm != m || ck != k) {
+		v *= t.grid.sol.sol(0, m, k) / t.grid.sol.sol(0, cm, ck)
+	}
+	return v, ok
+}
+
+func (f *staticFix) apply(v, m, floor float64, st *step) float64 {
+	if f.err != nil {
+		return st.fail(f.err)
+	}
+	c, ok := f.compute.ms(m, f.k, &st.reach)
+	v -= c
+	if f.matrix != nil && ok {
+		c, ok = f.matrix.ms(m, f.k, &st.reach)
+		v -= c
+	}
+	if !ok {
+		return st.fail(fmt.Errorf("scale tables: nothing measured near m=%v k=%v: %w", m, f.k, ErrMissing))
+	}
+	return max(v, floor)
+}

@@ -1,0 +1,303 @@
+package aic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ModelConfig is a model on an engine. Zero values mean the default in brackets.
+type ModelConfig struct {
+	Model       string // bundled id as Qwen/Qwen3-32B, or a directory with config.json
+	TP, PP      int    // tensor and pipeline parallelism [1]
+	AttentionDP int    // attention data parallelism [1]
+	MoETP       int    // expert tensor parallelism [1]
+	MoEEP       int    // expert parallelism [1]
+	NextN       int    // draft depth of multi-token prediction [0]
+
+	// Number formats [from the checkpoint].
+	GEMM, MoE, FMHA, KVCache, Comm string
+
+	Mode             Mode   // [SILICON]
+	AttentionBackend string // kernel choice of the attention tables [the framework's]
+	DecodeQKNorm     bool   // price query and key norms in decode, as AISimulate core 0.13 does
+}
+
+// OpCost is one op of a pass.
+type OpCost struct {
+	Name string
+	Ms   float64
+}
+
+// Outside tells how often passes were priced beyond the measured points.
+type Outside struct {
+	Passes, Queried int64   // passes with an op outside, passes asked
+	Doublings       float64 // farthest distance to a measured point, in powers of two
+	Op              string  // where that was
+	Batch, Length   int     // and for which question: length is the full one
+}
+
+// Model prices passes of one model on one rank. It memoises and counts, so each
+// goroutine needs its own; the tables behind it are shared.
+type Model struct {
+	db       *Database
+	ckpt     *checkpoint
+	par      parallel
+	quant    quant
+	mode     Mode
+	nextN    int
+	context  []entry
+	generate []entry
+	outside  Outside
+	err      error
+	memo     map[int]*batchMemo // by decode batch
+	last     *batchMemo
+	st       step // of the call under way, here so that it need not be allocated
+}
+
+// batchMemo holds the decode ops of a batch that do not see the context.
+type batchMemo struct {
+	batch int
+	ms    []float64 // [op], scaled; the places of the others are 0
+	reach reach
+	op    int // where the reach was
+	err   error
+}
+
+// NewModel binds a model to a database. A shape whose data is missing in one phase
+// fails when that phase is priced.
+func NewModel(db *Database, c ModelConfig) (*Model, error) {
+	ckpt, err := loadCheckpoint(c.Model)
+	if err != nil {
+		return nil, err
+	}
+	if c.NextN < 0 || c.NextN > 5 {
+		return nil, fmt.Errorf("nextn must be between 0 and 5, got %d: %w", c.NextN, ErrConfig)
+	}
+	one := func(v int) int {
+		if v == 0 {
+			return 1
+		}
+		return v
+	}
+	par := parallel{one(c.TP), one(c.PP), one(c.AttentionDP), one(c.MoETP), one(c.MoEEP)}
+	user := quant{gemm: dtype(c.GEMM), moe: dtype(c.MoE), fmha: dtype(c.FMHA), kv: dtype(c.KVCache), comm: dtype(c.Comm)}
+	q, err := ckpt.quantModes(user, db.Backend)
+	if err == nil {
+		err = ckpt.check(par, q)
+	}
+	if err == nil && c.Mode != SOL {
+		err = db.hasData()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &binder{sys: db.System, db: db, lanes: db.root.lanesY, backend: db.Backend, version: db.Version,
+		mode: c.Mode, attentionBackend: c.AttentionBackend, decodeQKNorm: c.DecodeQKNorm}
+	m := &Model{db: db, ckpt: ckpt, par: par, quant: q, mode: c.Mode, nextN: c.NextN, memo: map[int]*batchMemo{}}
+	m.context, m.generate = b.ops(ckpt, par, q, c.NextN)
+	return m, b.err
+}
+
+// maxCount is the largest batch or length that may be asked.
+const maxCount = math.MaxUint32
+
+// PrefillMs prices a prefill of batch requests, each with newTokens to compute after
+// prefix cached ones, per attention rank. Without new tokens it is 0. When data is
+// missing it returns NaN and Err tells why.
+func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
+	return m.prefill(batch, newTokens, prefix, nil)
+}
+
+func (m *Model) prefill(batch, newTokens, prefix int, costs []OpCost) float64 {
+	if batch <= 0 || newTokens <= 0 {
+		return 0
+	}
+	if prefix < 0 || batch > maxCount || newTokens > maxCount || prefix > maxCount-newTokens || newTokens > maxCount/batch {
+		return m.fail("", fmt.Errorf("prefill of %d requests, %d new tokens, prefix %d is out of range: %w", batch, newTokens, prefix, ErrConfig))
+	}
+	total := 0.0
+	st := &m.st
+	*st = step{batch: batch, seq: newTokens, prefix: prefix}
+	far := farthest{}
+	for i := range m.context {
+		e := &m.context[i]
+		st.x = batch * newTokens
+		if e.perRequest {
+			st.x = batch
+		}
+		v := float64(m.mode.value(e.op, st) * e.scale)
+		if st.err != nil {
+			return m.fail(e.name, st.err)
+		}
+		if costs != nil {
+			costs[i] = OpCost{e.name, v}
+		}
+		total += v
+		far.take(&st.reach, i)
+	}
+	m.count(far, m.context, batch, newTokens+prefix)
+	return total
+}
+
+// farthest keeps the op of a pass that went farthest outside.
+type farthest struct {
+	reach
+	op int
+}
+
+func (f *farthest) take(r *reach, op int) {
+	if !r.outside {
+		return
+	}
+	if !f.outside || r.doublings > f.doublings {
+		f.doublings, f.op = r.doublings, op
+	}
+	f.outside = true
+	*r = reach{}
+}
+
+func (m *Model) count(f farthest, ops []entry, batch, length int) {
+	m.outside.Queried++
+	if !f.outside {
+		return
+	}
+	m.outside.Passes++
+	if f.doublings > m.outside.Doublings {
+		m.outside.Doublings = f.doublings
+		m.outside.Op, m.outside.Batch, m.outside.Length = ops[f.op].name, batch, length
+	}
+}
+
+func (m *Model) fail(op string, err error) float64 {
+	if m.err == nil {
+		if op != "" {
+			err = fmt.Errorf("%s: %w", op, err)
+		}
+		m.err = err
+	}
+	return math.NaN()
+}
+
+// Err returns the first error of a pass, nil if all were priced.
+func (m *Model) Err() error { return m.err }
+
+// Outside returns the counts so far.
+func (m *Model) Outside() Outside { return m.outside }
+
+// DecodeMs prices one decode step of batch sequences whose mean length is context,
+// the token being computed included, per attention rank. When data is missing it
+// returns NaN and Err tells why.
+func (m *Model) DecodeMs(batch, context int) float64 {
+	if batch <= 0 {
+		return 0
+	}
+	if !m.validDecode(batch, context) {
+		return math.NaN()
+	}
+	memo := m.batch(batch)
+	if memo.err != nil {
+		return m.fail("", memo.err)
+	}
+	return m.decode(memo, batch, context)
+}
+
+func (m *Model) validDecode(batch, context int) bool {
+	if context < 1 || context > maxCount || batch > maxCount/(m.nextN+1) {
+		m.fail("", fmt.Errorf("decode of %d sequences at context %d is out of range: %w", batch, context, ErrConfig))
+		return false
+	}
+	return true
+}
+
+// batch returns the context-free part of a decode batch.
+func (m *Model) batch(batch int) *batchMemo {
+	if m.last != nil && m.last.batch == batch {
+		return m.last
+	}
+	memo := m.memo[batch]
+	if memo == nil {
+		memo = m.newBatch(batch)
+		m.memo[batch] = memo
+	}
+	m.last = memo
+	return memo
+}
+
+func (m *Model) newBatch(batch int) *batchMemo {
+	memo := &batchMemo{batch: batch, ms: make([]float64, len(m.generate))}
+	bs := batch * (m.nextN + 1)
+	st := step{batch: bs, seq: 1, x: bs}
+	far := farthest{}
+	for i := range m.generate {
+		e := &m.generate[i]
+		if e.seq {
+			continue
+		}
+		memo.ms[i] = float64(m.mode.value(e.op, &st) * e.scale)
+		if st.err != nil {
+			memo.err = fmt.Errorf("%s: %w", e.name, st.err)
+			return memo
+		}
+		far.take(&st.reach, i)
+	}
+	memo.reach, memo.op = far.reach, far.op
+	return memo
+}
+
+// decode adds the ops in list order.
+func (m *Model) decode(memo *batchMemo, batch, context int) float64 {
+	bs := batch * (m.nextN + 1)
+	st := &m.st
+	*st = step{batch: bs, seq: context, x: bs}
+	far := farthest{memo.reach, memo.op}
+	total := 0.0
+	for i := range m.generate {
+		v := memo.ms[i]
+		if e := &m.generate[i]; e.seq {
+			v = float64(m.mode.value(e.op, st) * e.scale)
+			if st.err != nil {
+				return m.fail(e.name, st.err)
+			}
+			far.take(&st.reach, i)
+		}
+		total += v
+	}
+	m.count(far, m.generate, batch, context)
+	return total
+}
+
+// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit.
+func (m *Model) DecodeSeries(batch, context int, dst []float64) {
+	for j := range dst {
+		dst[j] = m.DecodeMs(batch, context+j)
+	}
+}
+
+// PrefillOps prices like PrefillMs and returns what each op takes, in list order.
+func (m *Model) PrefillOps(batch, newTokens, prefix int) ([]OpCost, error) {
+	costs := make([]OpCost, len(m.context))
+	if v := m.prefill(batch, newTokens, prefix, costs); math.IsNaN(v) {
+		return nil, m.err
+	}
+	return costs, nil
+}
+
+// DecodeOps prices like DecodeMs and returns what each op takes, in list order.
+func (m *Model) DecodeOps(batch, context int) ([]OpCost, error) {
+	if batch <= 0 || !m.validDecode(batch, context) {
+		return nil, errors.Join(m.err)
+	}
+	bs := batch * (m.nextN + 1)
+	st := step{batch: bs, seq: context, x: bs}
+	costs := make([]OpCost, len(m.generate))
+	for i := range m.generate {
+		e := &m.generate[i]
+		costs[i] = OpCost{e.name, float64(m.mode.value(e.op, &st) * e.scale)}
+		if st.err != nil {
+			m.fail(e.name, st.err)
+			return nil, m.err
+		}
+	}
+	return costs, nil
+}

@@ -1,0 +1,347 @@
+package aic
+
+import (
+	"archive/zip"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// backends are the serving frameworks whose schedulers exist.
+var backends = []string{"sglang", "trtllm", "vllm"}
+
+// tree of system files: a directory, an archive or the embedded set.
+type root struct {
+	fsys   fs.FS
+	name   string // for messages
+	packed bool   // tables are the converted ones, versions.txt lists what was measured
+	slotsY *node
+	lanesY *node
+	reuseY *node
+	// measured[system][backend] are the versions with a directory, in no order.
+	measured map[string]map[string][]string
+	systems  []string // sorted
+}
+
+// openRoot opens a systems directory or a wheel.
+func openRoot(name string) (*root, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("systems path: %w", err)
+	}
+	var fsys fs.FS
+	if st.IsDir() {
+		fsys = os.DirFS(name)
+	} else {
+		z, err := zip.OpenReader(name) // stays open as long as the process: tables load lazily
+		if err != nil {
+			return nil, fmt.Errorf("systems path %s: neither a directory nor a wheel: %w", name, err)
+		}
+		fsys = z
+	}
+	sub, err := findSystems(fsys)
+	if err != nil {
+		return nil, fmt.Errorf("systems path %s: %w", name, err)
+	}
+	return newRoot(sub, name, false)
+}
+
+// findSystems returns the directory that holds query_versions.yaml: the tree itself,
+// its "systems", or the systems directory of a package one level down.
+func findSystems(fsys fs.FS) (fs.FS, error) {
+	const marker = "query_versions.yaml"
+	for _, pattern := range []string{marker, "systems/" + marker, "*/systems/" + marker} {
+		found, err := fs.Glob(fsys, pattern)
+		if err == nil && len(found) > 0 {
+			return fs.Sub(fsys, path.Dir(found[0]))
+		}
+	}
+	return nil, fmt.Errorf("no %s in it", marker)
+}
+
+func newRoot(fsys fs.FS, name string, packed bool) (*root, error) {
+	r := &root{fsys: fsys, name: name, packed: packed, measured: map[string]map[string][]string{}}
+	for _, doc := range []struct {
+		file string
+		into **node
+		must bool
+	}{
+		{"query_versions.yaml", &r.slotsY, true},
+		{"attention_lane_defaults.yaml", &r.lanesY, false},
+		{"perf_data_reuse_manifest.yaml", &r.reuseY, false},
+	} {
+		data, err := fs.ReadFile(fsys, doc.file)
+		if err != nil {
+			if doc.must {
+				return nil, fmt.Errorf("systems path %s: %w", name, err)
+			}
+			continue
+		}
+		if *doc.into, err = parseYAML(doc.file, string(data)); err != nil {
+			return nil, fmt.Errorf("systems path %s: %w", name, err)
+		}
+	}
+	files, err := fs.Glob(fsys, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		switch f {
+		case "query_versions.yaml", "attention_lane_defaults.yaml", "perf_data_reuse_manifest.yaml":
+		default:
+			r.systems = append(r.systems, strings.TrimSuffix(f, ".yaml"))
+		}
+	}
+	sort.Strings(r.systems)
+	if packed {
+		return r, r.readMeasured()
+	}
+	return r, nil
+}
+
+// readMeasured reads versions.txt of the embedded set: lines "system backend version".
+func (r *root) readMeasured() error {
+	data, err := fs.ReadFile(r.fsys, "versions.txt")
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		if f := strings.Fields(line); len(f) == 3 {
+			r.note(f[0], f[1], f[2])
+		}
+	}
+	return nil
+}
+
+func (r *root) note(system, backend, version string) {
+	m := r.measured[system]
+	if m == nil {
+		m = map[string][]string{}
+		r.measured[system] = m
+	}
+	if !slices.Contains(m[backend], version) {
+		m[backend] = append(m[backend], version)
+	}
+}
+
+// versionsOf returns the versions of a backend that have a directory on a system.
+func (r *root) versionsOf(sys *System, backend string) []string {
+	if !r.packed && r.measured[sys.Name] == nil {
+		r.measured[sys.Name] = map[string][]string{}
+		families, _ := fs.ReadDir(r.fsys, path.Clean(sys.dataDir))
+		for _, f := range families {
+			for _, b := range backends {
+				dirs, _ := fs.ReadDir(r.fsys, path.Join(sys.dataDir, f.Name(), b))
+				for _, d := range dirs {
+					r.note(sys.Name, b, d.Name())
+				}
+			}
+		}
+	}
+	return r.measured[sys.Name][backend]
+}
+
+// system reads the file of one system.
+func (r *root) system(name string) (*System, error) {
+	if !slices.Contains(r.systems, name) {
+		return nil, fmt.Errorf("unknown system %q; %s has %s: %w", name, r.name, strings.Join(r.systems, ", "), ErrSystem)
+	}
+	data, err := fs.ReadFile(r.fsys, name+".yaml")
+	if err != nil {
+		return nil, err
+	}
+	return parseSystem(name, name+".yaml", string(data))
+}
+
+// slots returns the version slots, with next derived from what any system without an
+// override has measured (spec aic-perfmodel 3.2).
+func (r *root) slots(system, backend string) (slots, error) {
+	s, ok := parseSlots(r.slotsY, system, backend)
+	if !ok {
+		return s, fmt.Errorf("no versions of backend %q on %s: %w", backend, system, ErrVersion)
+	}
+	if s.override {
+		return s, nil
+	}
+	for _, name := range r.systems {
+		if r.slotsY.get("overrides", name) != nil {
+			continue
+		}
+		sys, err := r.system(name)
+		if err != nil {
+			return s, err
+		}
+		for _, v := range r.versionsOf(sys, backend) {
+			if slotLess(s.current, v) && (s.next == "" || slotLess(s.next, v)) {
+				s.next = v
+			}
+		}
+	}
+	return s, nil
+}
+
+// located is one source file of a table.
+type located struct {
+	path string
+	own  bool
+	keep map[string]bool
+}
+
+// locate returns the ordered sources of a table (spec aic-perfmodel 3.3).
+func (r *root) locate(sys *System, backend, version, name string) []located {
+	switch name {
+	case "nccl_perf":
+		return r.locateComm(sys, "nccl", sys.ncclVersion, name)
+	case "oneccl_perf":
+		return r.locateComm(sys, "oneccl", sys.onecclVersion, name)
+	}
+	comm := name == "custom_allreduce_perf"
+	var out []located
+	add := func(b, v string, own bool, keep map[string]bool) {
+		families, _ := fs.ReadDir(r.fsys, path.Clean(sys.dataDir))
+		for _, f := range families {
+			p := path.Join(sys.dataDir, f.Name(), b, v, name+".parquet")
+			if _, err := fs.Stat(r.fsys, p); err == nil {
+				out = append(out, located{p, own, keep})
+			}
+		}
+	}
+	add(backend, version, true, nil)
+	if !comm {
+		for _, v := range r.reused(sys, backend, version, name) {
+			add(backend, v, false, nil)
+		}
+	}
+	for _, v := range newestFirst(r.versionsOf(sys, backend), version) {
+		add(backend, v, false, nil)
+	}
+	if !comm {
+		for _, b := range backends {
+			if keep := r.shared(backend, b, name); keep != nil {
+				for _, v := range newestFirst(r.versionsOf(sys, b), "") {
+					add(b, v, false, keep)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (r *root) locateComm(sys *System, library, version, name string) []located {
+	p := path.Join(sys.dataDir, "comm", library, version, name+".parquet")
+	if _, err := fs.Stat(r.fsys, p); version == "" || err != nil {
+		return nil
+	}
+	return []located{{p, true, nil}}
+}
+
+// newestFirst sorts the versions strictly older than the limit, all when it is empty;
+// names that are no versions are left out.
+func newestFirst(versions []string, limit string) []string {
+	max, ok := pepKey(limit)
+	if limit != "" && !ok {
+		return nil
+	}
+	var out []string
+	for _, v := range versions {
+		if k, ok := pepKey(v); ok && (limit == "" || pepLess(k, max)) {
+			out = append(out, v)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		a, _ := pepKey(out[i])
+		b, _ := pepKey(out[j])
+		return pepLess(b, a)
+	})
+	return out
+}
+
+// reused returns the versions that reuse.yaml of the requested version names for a table.
+func (r *root) reused(sys *System, backend, version, name string) []string {
+	var out []string
+	families, _ := fs.ReadDir(r.fsys, path.Clean(sys.dataDir))
+	for _, f := range families {
+		p := path.Join(sys.dataDir, f.Name(), backend, version, "reuse.yaml")
+		data, err := fs.ReadFile(r.fsys, p)
+		if err != nil {
+			continue
+		}
+		doc, err := parseYAML(p, string(data))
+		if err != nil {
+			continue
+		}
+		list := doc.get("reuse")
+		if list == nil {
+			continue
+		}
+		for _, e := range list.items {
+			t, _ := e.get("table").str()
+			v, ok := e.get("from_version").str()
+			if t == name && ok {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// shared returns the kernel sources whose rows a backend may take from another one,
+// nil if none.
+func (r *root) shared(backend, other, name string) map[string]bool {
+	groups := r.reuseY.get("groups")
+	if backend == other || groups == nil {
+		return nil
+	}
+	var keep map[string]bool
+	for _, g := range groups.items {
+		file, _ := g.get("op_file").str()
+		tier, _ := g.get("tier").str()
+		if file != name+".parquet" || (tier != "shared" && tier != "shared_fallback") {
+			continue
+		}
+		frameworks := g.get("frameworks")
+		if !frameworks.has(backend) || !frameworks.has(other) {
+			continue
+		}
+		if keep == nil {
+			keep = map[string]bool{}
+		}
+		kernel, _ := g.get("kernel_source").str()
+		keep[kernel] = true
+	}
+	return keep
+}
+
+// has reports whether a sequence holds a scalar.
+func (n *node) has(text string) bool {
+	return n != nil && slices.ContainsFunc(n.items, func(e *node) bool { return e.kind == scalarNode && e.text == text })
+}
+
+// table loads and merges one table; nil when no source has rows.
+func (r *root) table(sys *System, backend, version, name string) (*table, error) {
+	if r.packed {
+		return r.packedTable(sys.Name, backend, version, name)
+	}
+	var sources []source
+	total := 0
+	for _, l := range r.locate(sys, backend, version, name) {
+		data, err := fs.ReadFile(r.fsys, l.path)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := readParquet(l.path, data)
+		if err != nil {
+			return nil, err
+		}
+		total += rows.n
+		sources = append(sources, source{rows, l.own, l.keep})
+	}
+	if total == 0 {
+		return nil, nil
+	}
+	return buildTable(name, sys.Name, sources)
+}
