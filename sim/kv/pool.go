@@ -67,6 +67,9 @@ func (p *Pool) Find(id BlockID) int32 { return p.index.find(id, p.blocks) }
 // Held reports whether somebody holds the cached block at slot.
 func (p *Pool) Held(slot int32) bool { return p.blocks[slot].refs > 0 }
 
+// Holders is the number of holders of the cached block at slot.
+func (p *Pool) Holders(slot int32) int { return int(p.blocks[slot].refs) }
+
 // Acquire takes the cached blocks at prefix, as Find named them, and fresh private
 // ones, evicting the oldest inactive blocks when free ones run out. It takes all
 // or, answering false, nothing. Identities lost to eviction are one removed

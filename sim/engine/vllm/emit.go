@@ -1,0 +1,165 @@
+package vllm
+
+import (
+	"fmt"
+	"math"
+
+	"dynosweep/sim/engine"
+	"dynosweep/sim/timing"
+)
+
+// emit prices the pass and hands out its tokens: first requests that end without
+// one, then the ready ones in running order (spec engine-vllm 6, emission).
+func (c *Core) emit(nowMs float64) {
+	if c.tokenless > 0 {
+		c.finishTokenless()
+	}
+	out := c.p.out
+	out.EndMs = nowMs + c.prefillMs()
+	out.ModelWork = c.p.scheduled > 0
+	reservation := 0
+	if c.sampler != nil {
+		var ok bool
+		if reservation, ok = c.reserve(); !ok {
+			return
+		}
+	}
+	batch, context, ready := c.decodeBatch()
+	if !ready {
+		return
+	}
+	out.EndMs += c.decodeMs(batch, context)
+	out.ModelWork = true
+	if c.sampler != nil {
+		c.burst(reservation)
+	} else {
+		c.append()
+	}
+}
+
+// emits reports that every token of r is computed: it gets the next one.
+func (r *request) emits() bool { return r.computed == r.length }
+
+// finishTokenless ends requests that computed their prompt and want no output.
+func (c *Core) finishTokenless() {
+	kept := c.running[:0]
+	for _, s := range c.running {
+		r := &c.reqs[s]
+		if !r.emits() || r.length < r.total {
+			kept = append(kept, s)
+			continue
+		}
+		c.p.out.Signals = append(c.p.out.Signals, engine.Signal{Req: r.id, End: engine.Completed})
+		c.finish(s)
+	}
+	c.running = kept
+}
+
+// decodeBatch counts the requests that pay for a decode step and their lengths.
+// An aggregated rank gives the first token with the prompt, unless a draft model
+// speculates from it (spec engine-timing 2).
+func (c *Core) decodeBatch() (n, context int64, ready bool) {
+	free := c.cfg.Role == engine.Aggregated && c.sampler == nil
+	for _, s := range c.running {
+		r := &c.reqs[s]
+		if !r.emits() {
+			continue
+		}
+		ready = true
+		if free && r.length == r.prompt && r.advanced(c.passes) {
+			continue
+		}
+		n++
+		context += int64(r.length)
+	}
+	return n, context, ready
+}
+
+// advanced reports that the prompt of r moved in this pass.
+func (r *request) advanced(pass int64) bool { return r.pass == pass && r.share > 0 }
+
+// prefillMs is the clock time of the prefill part.
+func (c *Core) prefillMs() float64 {
+	n := c.p.prefills
+	if n == 0 {
+		return 0
+	}
+	isl, prefix := c.p.sumISL/n, c.p.sumPrefix/n
+	if isl <= prefix {
+		return 0
+	}
+	raw := c.cfg.Timing.PrefillMs(n, isl, prefix)
+	return c.clock("prefill", max(0, raw), c.cfg.SpeedupRatio)
+}
+
+// decodeMs is the clock time of the decode part: n requests of context tokens in
+// all.
+func (c *Core) decodeMs(n, context int64) float64 {
+	if n == 0 || c.cfg.Role == engine.Prefill {
+		return 0
+	}
+	raw := c.cfg.Timing.DecodeMs(n, context, int64(c.cfg.Blocks)*int64(c.cfg.BlockSize))
+	return c.clock("decode", raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio)
+}
+
+// clock rounds a model's answer; a bad one ends the run through Pass.Err.
+func (c *Core) clock(part string, raw, ratio float64) float64 {
+	var err error
+	switch {
+	case math.IsNaN(raw) || math.IsInf(raw, 0):
+		err = fmt.Errorf("%s timing provider returned non-finite duration %v", part, raw)
+	case raw < 0:
+		err = fmt.Errorf("%s timing provider returned negative duration %v", part, raw)
+	default:
+		var ms float64
+		if ms, err = timing.Duration(raw, ratio); err == nil {
+			return ms
+		}
+	}
+	if c.p.out.Err == nil {
+		c.p.out.Err = err
+	}
+	return 0
+}
+
+// append gives every ready request one token.
+func (c *Core) append() {
+	kept := c.running[:0]
+	out := c.p.out
+	for _, s := range c.running {
+		r := &c.reqs[s]
+		if !r.emits() {
+			kept = append(kept, s)
+			continue
+		}
+		if !r.advanced(c.passes) {
+			out.Accepted++
+			out.Forwards++
+		}
+		r.length++
+		if r.length < r.total {
+			out.Signals = append(out.Signals, engine.Signal{Req: r.id, Tokens: 1})
+			kept = append(kept, s)
+			continue
+		}
+		out.Signals = append(out.Signals, engine.Signal{Req: r.id, Tokens: 1, End: engine.Completed})
+		c.finish(s)
+	}
+	c.running = kept
+}
+
+// finish ends a running request that the caller takes out of c.running. A source
+// keeps its blocks until they are released.
+func (c *Core) finish(s int32) {
+	r := &c.reqs[s]
+	c.promise -= c.tail(r)
+	c.handoff.generation++
+	if r.source {
+		r.status = held
+		c.handoff.held.insert(c.reqs, s, 0)
+		c.p.out.Held = append(c.p.out.Held, r.id)
+		return
+	}
+	c.release(r)
+	c.free(s)
+}

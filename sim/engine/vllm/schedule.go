@@ -1,0 +1,422 @@
+package vllm
+
+import (
+	"dynosweep/sim/engine"
+	"dynosweep/sim/kv"
+)
+
+// pass is what one pass gathers on its way.
+type pass struct {
+	out       *engine.Pass
+	ev        *kv.Events // nil if nobody listens
+	budget    int        // tokens left
+	deferred  bool       // prefills wait for a later step (spec engine-vllm 9.4)
+	preempted bool       // admissions are over
+	scheduled int        // requests
+
+	// The prefill part: requests whose prompt advances, their prompt tokens after
+	// this pass and before it (spec engine-timing 2).
+	prefills, sumISL, sumPrefix int64
+
+	hits     []int32 // latest lookup: cached blocks of the prefix
+	rejected []engine.Signal
+}
+
+// blockedHead remembers the lookup of a head that did not fit. As long as the
+// pool made no gain its held hits can only have become fewer.
+type blockedHead struct {
+	order int64
+	gains uint64
+	held  int
+}
+
+// verdict is how scheduling one request ended.
+type verdict uint8
+
+const (
+	scheduled verdict = iota
+	blocked
+	selfPreempted
+)
+
+// Pass does one pass (spec engine-vllm 6). All state moves now; step is the
+// worker's group-pass counter.
+func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
+	out.Reset()
+	c.passes++
+	c.step = step
+	c.p = pass{out: out, ev: c.events(&out.Events), budget: c.maxTokens,
+		deferred: c.defers(step), hits: c.p.hits[:0], rejected: c.p.rejected[:0]}
+	c.scheduleRunning()
+	c.admit()
+	if c.cfg.WantMetrics {
+		c.batchMetrics(&out.Metrics)
+	}
+	c.emit(nowMs)
+	out.Signals = append(out.Signals, c.p.rejected...)
+	if c.cfg.WantMetrics {
+		c.queueMetrics(&out.Metrics)
+	}
+	if !c.p.deferred && len(out.Preempted) == 0 {
+		c.bound = c.wait.n > 0
+	}
+	if c.p.scheduled == 0 && len(out.Admissions)+len(out.Signals)+len(out.Preempted) == 0 {
+		out.Stall = engine.Nothing
+	}
+}
+
+// defers reports whether prefills wait at this step: not every interval-th, some
+// prompt is done, and the latest admission was not cut short by capacity.
+func (c *Core) defers(step int64) bool {
+	if c.interval == 1 || step%c.interval == 0 || c.bound {
+		return false
+	}
+	for _, s := range c.running {
+		if r := &c.reqs[s]; r.computed >= r.prompt {
+			return true
+		}
+	}
+	return false
+}
+
+// scheduleRunning gives the running requests their tokens, oldest first. The
+// index does not follow a victim that disappears before it: under fifo preemption
+// the request after the current one then loses its turn, as in the reference.
+func (c *Core) scheduleRunning() {
+	for i := 0; i < len(c.running) && c.p.budget > 0; {
+		s := c.running[i]
+		if r := &c.reqs[s]; c.p.deferred && r.computed < r.prompt {
+			i++
+			continue
+		}
+		switch c.schedule(s, 0) {
+		case scheduled:
+			i++
+		case blocked:
+			return
+		}
+	}
+}
+
+// admit takes requests from the head of the queue while they fit.
+func (c *Core) admit() {
+	for !c.p.preempted && len(c.running) < c.maxSeqs {
+		s := c.head()
+		if s == 0 {
+			return
+		}
+		r := &c.reqs[s]
+		if r.status == waiting && r.computed == 0 {
+			if reason := c.refuse(r); reason != engine.NoReason {
+				c.reject(s, reason)
+				continue
+			}
+		}
+		cached := 0
+		if r.computed == 0 { // else a destination: its prompt is here
+			var fits bool
+			if cached, fits = c.fits(s); !fits {
+				return
+			}
+			if c.p.deferred && int(r.length)-cached > 1 {
+				return
+			}
+		}
+		if c.schedule(s, cached) != scheduled {
+			return
+		}
+		c.enterRunning(s, cached)
+		if r.tokens == 0 && c.p.budget == 0 {
+			return
+		}
+	}
+}
+
+// head is the next request to admit, 0 if there is none: while a destination waits
+// for blocks only those that have theirs may enter.
+func (c *Core) head() int32 {
+	s := c.wait.head
+	if c.handoff.pending.n > 0 {
+		for s != 0 && !c.reqs[s].ready() {
+			s = c.reqs[s].next
+		}
+	}
+	return s
+}
+
+// ready reports a queued destination whose prompt is computed.
+func (r *request) ready() bool { return r.status == waiting && r.computed > 0 }
+
+// refuse says why a fresh request can never run.
+func (c *Core) refuse(r *request) engine.Reason {
+	if c.cfg.MaxModelLen > 0 && int(r.prompt) >= c.cfg.MaxModelLen {
+		return engine.OverModelLen
+	}
+	return c.variant.Refuse(int64(r.prompt), int64(r.total))
+}
+
+func (c *Core) reject(s int32, reason engine.Reason) {
+	c.p.rejected = append(c.p.rejected, engine.Signal{Req: c.reqs[s].id, End: engine.Rejected, Reason: reason})
+	c.dequeue(s)
+	c.handoff.generation++
+	c.free(s)
+}
+
+// fits looks r up in the cache and reports its cached tokens and whether there is
+// room for it. A head known to be blocked is not looked up again.
+func (c *Core) fits(s int32) (cached int, ok bool) {
+	r := &c.reqs[s]
+	if c.p.budget == 0 && c.needsTokens(r) {
+		return 0, false
+	}
+	d := Demand{Known: int(ceil(r.length, c.blockSize)), Total: int(ceil(r.total, c.blockSize)),
+		Room: c.pool.Capacity() - c.pool.Active(), Promised: c.promise}
+	b := &c.blocked
+	if b.order == r.order && b.gains == c.pool.Gains() {
+		d.HeldHits = b.held
+		if !c.variant.Fits(d) {
+			return 0, false
+		}
+	}
+	cached, d.HeldHits = c.lookup(r)
+	if !c.variant.Fits(d) {
+		*b = blockedHead{r.order, c.pool.Gains(), d.HeldHits}
+		return 0, false
+	}
+	return cached, true
+}
+
+// needsTokens reports that r computes something even if all of it is cached.
+func (c *Core) needsTokens(r *request) bool {
+	return !c.variant.FullHits && r.length < r.total
+}
+
+// lookup walks the full blocks of r as far as they are cached. It leaves the
+// blocks to reuse in c.p.hits and returns their tokens, and how many hits others
+// hold, wherever they stand in the walk.
+func (c *Core) lookup(r *request) (cached, held int) {
+	hits := c.p.hits[:0]
+	if c.cfg.PrefixCaching {
+		for i := range int(r.length / c.blockSize) {
+			slot := c.pool.Find(r.content.Block(i))
+			if slot == 0 {
+				break
+			}
+			hits = append(hits, slot)
+			if c.pool.Held(slot) {
+				held++
+			}
+		}
+	}
+	if c.needsTokens(r) {
+		// The last token is computed again, with its block; a draft model that
+		// reads the block before drops one more.
+		limit := min(len(hits), int(r.length-1)/int(c.blockSize))
+		if c.cfg.NextN > 0 && limit > 0 {
+			limit--
+		}
+		hits, held = hits[:limit], min(held, limit)
+	}
+	c.p.hits = hits
+	return len(hits) * int(c.blockSize), held
+}
+
+// schedule gives request s as many tokens as it needs and the budget allows, and
+// the blocks for them, preempting others if it must. cached tokens at c.p.hits
+// are reused; they are 0 unless s is being admitted.
+func (c *Core) schedule(s int32, cached int) verdict {
+	r := &c.reqs[s]
+	before := int(r.computed) + cached
+	have := min(before, int(r.prompt))
+	left := int(r.length) - before
+	if ahead := int(r.prompt) - have; ahead > 0 && !c.cfg.ChunkedPrefill && ahead > c.p.budget {
+		return blocked
+	}
+	want := min(left, c.p.budget)
+	if want == 0 && left > 0 {
+		return blocked
+	}
+	target := int32(before + want)
+	var reuse []int32
+	if cached > 0 {
+		reuse = c.p.hits
+	}
+	for !c.grow(r, target, reuse) {
+		victim := c.victim()
+		if victim == 0 {
+			return blocked
+		}
+		c.p.preempted = true
+		c.undo(victim)
+		c.preempt(victim)
+		if victim == s {
+			return selfPreempted
+		}
+	}
+	r.computed = target
+	c.finalize(r, target, c.p.ev)
+	r.pass, r.tokens, r.have = c.passes, int32(want), int32(have)
+	r.share = min(target, r.prompt) - int32(have)
+	c.p.scheduled++
+	c.countPrefill(r, 1)
+	c.p.budget -= want
+	return scheduled
+}
+
+// countPrefill adds r to the prefill part of the pass (sign 1) or takes it back.
+func (c *Core) countPrefill(r *request, sign int64) {
+	if r.share <= 0 {
+		return
+	}
+	c.p.out.Metrics.PrefillTokens += sign * int64(r.tokens)
+	if c.cfg.Role == engine.Decode {
+		return
+	}
+	c.p.prefills += sign
+	c.p.sumISL += sign * int64(r.have+r.share)
+	c.p.sumPrefix += sign * int64(r.have)
+}
+
+// enterRunning moves an admitted request from the queue to the running ones.
+func (c *Core) enterRunning(s int32, cached int) {
+	c.dequeue(s)
+	r := &c.reqs[s]
+	r.status = running
+	c.running = append(c.running, s)
+	c.promise += c.tail(r)
+	c.p.out.Admissions = append(c.p.out.Admissions, engine.Admission{Req: r.id, Reused: int32(cached)})
+}
+
+// tail is the number of blocks that r still needs to complete.
+func (c *Core) tail(r *request) int { return int(ceil(r.total, c.blockSize) - r.blocks) }
+
+// grow gives r the blocks of its first target tokens, the first ones from reuse.
+// False, with nothing changed, if the pool cannot.
+func (c *Core) grow(r *request, target int32, reuse []int32) bool {
+	to := ceil(target, c.blockSize)
+	if to <= r.blocks {
+		return true
+	}
+	if !c.pool.Acquire(reuse, int(to-r.blocks)-len(reuse), c.p.ev) {
+		return false
+	}
+	if len(reuse) > 0 {
+		c.openList(r)
+		r.cached = append(r.cached, reuse...)
+	}
+	if r.status == running {
+		c.promise -= int(to - r.blocks)
+	}
+	r.blocks = to
+	return true
+}
+
+// openList gives r a list for its cached blocks.
+func (c *Core) openList(r *request) {
+	if r.cached != nil {
+		return
+	}
+	if n := len(c.buffers); n > 0 {
+		r.cached, c.buffers = c.buffers[n-1], c.buffers[:n-1]
+	} else {
+		r.cached = make([]int32, 0, 16)
+	}
+}
+
+// finalize caches the blocks of r that its first computed tokens fill. Each run
+// of consecutive blocks that became visible is one stored event.
+func (c *Core) finalize(r *request, computed int32, ev *kv.Events) {
+	full := int(computed / c.blockSize)
+	if !c.cfg.PrefixCaching || full <= len(r.cached) {
+		return
+	}
+	c.openList(r)
+	prompt := int(r.prompt / c.blockSize)
+	open := false
+	for i := len(r.cached); i < full; i++ {
+		id := r.content.Block(i)
+		var slot int32
+		var visible bool
+		if i < prompt {
+			slot, visible = c.pool.Cache(id)
+		} else {
+			slot, visible = c.pool.CacheOwn(id)
+		}
+		r.cached = append(r.cached, slot)
+		if ev != nil && visible {
+			if !open {
+				c.beginStored(r, i, ev)
+			}
+			ev.Add(id)
+		}
+		open = visible
+	}
+}
+
+// beginStored opens a stored event at block i of r.
+func (c *Core) beginStored(r *request, i int, ev *kv.Events) {
+	if i == 0 {
+		ev.BeginStored(0, false)
+		return
+	}
+	ev.BeginStored(r.content.Block(i-1), true)
+}
+
+// victim is the running request to preempt, 0 if there is none.
+func (c *Core) victim() int32 {
+	switch n := len(c.running); {
+	case c.variant.NoPreemption || n == 0:
+		return 0
+	case c.cfg.PreemptFIFO:
+		return c.running[0]
+	default:
+		return c.running[n-1]
+	}
+}
+
+// undo takes back what the pass gave to s, if it did.
+func (c *Core) undo(s int32) {
+	r := &c.reqs[s]
+	if r.pass != c.passes {
+		return
+	}
+	c.p.budget += int(r.tokens)
+	c.p.scheduled--
+	c.countPrefill(r, -1)
+	r.pass = 0
+}
+
+// preempt sends a running request to the front of the queue. It keeps what it
+// generated and loses its blocks.
+func (c *Core) preempt(s int32) {
+	r := &c.reqs[s]
+	c.leaveRunning(s)
+	c.release(r)
+	r.status, r.computed = preempted, 0
+	c.enqueue(s, c.wait.head)
+	c.preemptions++
+	c.handoff.generation++
+	c.blocked.order = 0
+	c.p.out.Preempted = append(c.p.out.Preempted, r.id)
+}
+
+// leaveRunning takes s out of the running ones.
+func (c *Core) leaveRunning(s int32) {
+	c.promise -= c.tail(&c.reqs[s])
+	for i, t := range c.running {
+		if t == s {
+			c.running = append(c.running[:i], c.running[i+1:]...)
+			return
+		}
+	}
+}
+
+// release gives the blocks of r back.
+func (c *Core) release(r *request) {
+	c.pool.Release(r.cached, int(r.blocks)-len(r.cached))
+	if r.cached != nil {
+		c.buffers = append(c.buffers, r.cached[:0])
+		r.cached = nil
+	}
+	r.blocks = 0
+}
