@@ -1,0 +1,244 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Document is the router configuration as written (spec kv-router 3): an absent key
+// is nil, which differs from 0. ParseDocument reads one, Config completes it.
+type Document struct {
+	Cost  costKeys
+	Track trackKeys
+	Queue queueKeys
+	Inert inertKeys
+}
+
+// costKeys weigh the parts of a candidate's cost.
+type costKeys struct {
+	OverlapCredit       *float64 `key:"overlap_score_credit"`
+	CreditDecay         *float64 `key:"overlap_score_credit_decay"`
+	PrefillScale        *float64 `key:"prefill_load_scale"`
+	ActiveRequestWeight *float64 `key:"decode_active_request_weight"`
+	OverlapWeight       *float64 `key:"overlap_score_weight,null"` // old name of prefill_load_scale
+	HostWeight          *float64 `key:"host_cache_hit_weight"`     // no simulated engine announces
+	DiskWeight          *float64 `key:"disk_cache_hit_weight"`     // blocks of these tiers
+	Temperature         *float64 `key:"router_temperature"`
+}
+
+// trackKeys choose what the book counts.
+type trackKeys struct {
+	ActiveBlocks  *bool   `key:"router_track_active_blocks"`
+	OutputBlocks  *bool   `key:"router_track_output_blocks"` // without effect
+	AssumeKVReuse *bool   `key:"router_assume_kv_reuse"`
+	PrefillTokens *bool   `key:"router_track_prefill_tokens"`
+	LoadModel     *string `key:"router_prefill_load_model" variants:"none aic ais"`
+}
+
+// queueKeys set up the queue.
+type queueKeys struct {
+	Threshold    *float64 `key:"router_queue_threshold,null"`
+	Policy       *string  `key:"router_queue_policy" variants:"fcfs lcfs wspt"`
+	PolicyConfig *string  `key:"router_policy_config,null"` // path; the caller reads the file
+}
+
+// inertKeys are accepted, checked, and without effect on an offline replay
+// (spec kv-router 3.2).
+type inertKeys struct {
+	UseKVEvents         *bool    `key:"use_kv_events"`
+	DurableKVEvents     *bool    `key:"durable_kv_events"`
+	ReplicaSync         *bool    `key:"router_replica_sync"`
+	TrackingHash        *string  `key:"router_tracking_hash" variants:"public-xxh3-v1 keyed-xxh3-v1"`
+	TrackingKeyFile     *string  `key:"router_tracking_key_file,null"`
+	TrackingKeyID       *string  `key:"router_tracking_key_id,null"`
+	SnapshotThreshold   *uint32  `key:"router_snapshot_threshold,null"`
+	ResetStates         *bool    `key:"router_reset_states"`
+	TTLSecs             *float64 `key:"router_ttl_secs"`
+	EventThreads        *uint32  `key:"router_event_threads"`
+	SkipInitialWait     *bool    `key:"skip_initial_worker_wait"`
+	UseRemoteIndexer    *bool    `key:"use_remote_indexer"`
+	ServeIndexer        *bool    `key:"serve_indexer"`
+	SessionPrefixIndex  *bool    `key:"enable_session_prefix_index"`
+	SharedMultiplier    *float64 `key:"shared_cache_multiplier,null"`
+	SharedType          *string  `key:"shared_cache_type" variants:"none hicache"`
+	PredictedTTLSecs    *float64 `key:"router_predicted_ttl_secs,null"`
+	ConditionalEnabled  *bool    `key:"conditional_disagg_enabled"`
+	ConditionalPolicy   *string  `key:"conditional_disagg_policy" variants:"isl_bounding prefill_load isl_or_load"`
+	ConditionalISL      *uint64  `key:"conditional_disagg_eff_isl_threshold"`
+	ConditionalISLRatio *float64 `key:"conditional_disagg_eff_isl_ratio_threshold"`
+	ConditionalPrefill  *float64 `key:"conditional_disagg_prefill_busy_threshold,null"`
+	ConditionalDecode   *float64 `key:"conditional_disagg_decode_busy_threshold,null"`
+}
+
+// ParseDocument reads the JSON object of a router configuration, strictly. The
+// policy file that it may name is not read.
+func ParseDocument(data []byte) (*Document, error) {
+	d := &Document{}
+	n, err := parseJSON(data)
+	if err == nil {
+		err = decode(n, "", d)
+	}
+	if err == nil {
+		err = d.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("Failed to parse KvRouterConfig JSON: %w", err)
+	}
+	return d, nil
+}
+
+// or returns the value of a key, or its default.
+func or[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+// check reports every value out of range and every pair of keys that do not fit.
+func (d *Document) check() error {
+	return errors.Join(append(d.checkRanges(), d.checkRelations()...)...)
+}
+
+func (d *Document) checkRanges() []error {
+	var errs []error
+	number := func(key string, v *float64, most float64, rule string) {
+		if v != nil && !(*v >= 0 && *v <= most) {
+			errs = append(errs, errors.New(key+" "+rule))
+		}
+	}
+	const (
+		nonNegative = "must be finite and non-negative"
+		atLeastZero = "must be greater than or equal to 0"
+		unit        = "must be between 0 and 1"
+	)
+	c, i := &d.Cost, &d.Inert
+	number("overlap_score_credit", c.OverlapCredit, math.MaxFloat64, creditRule)
+	number("overlap_score_credit_decay", c.CreditDecay, math.MaxFloat64, nonNegative)
+	scale := c.PrefillScale
+	if c.OverlapWeight != nil {
+		scale = c.OverlapWeight
+	}
+	number("prefill_load_scale", scale, math.MaxFloat64, nonNegative)
+	number("decode_active_request_weight", c.ActiveRequestWeight, math.MaxFloat64, nonNegative)
+	number("router_temperature", c.Temperature, math.MaxFloat64, nonNegative)
+	number("host_cache_hit_weight", c.HostWeight, 1, unit)
+	number("disk_cache_hit_weight", c.DiskWeight, 1, unit)
+	number("shared_cache_multiplier", i.SharedMultiplier, 1, unit)
+	number("conditional_disagg_eff_isl_ratio_threshold", i.ConditionalISLRatio, 1, unit)
+	number("router_queue_threshold", d.Queue.Threshold, math.Inf(1), atLeastZero)
+	number("router_ttl_secs", i.TTLSecs, math.Inf(1), atLeastZero)
+	number("router_predicted_ttl_secs", i.PredictedTTLSecs, math.Inf(1), atLeastZero)
+	number("conditional_disagg_prefill_busy_threshold", i.ConditionalPrefill, math.Inf(1), atLeastZero)
+	number("conditional_disagg_decode_busy_threshold", i.ConditionalDecode, math.Inf(1), atLeastZero)
+	if or(i.EventThreads, 1) < 1 {
+		errs = append(errs, errors.New("router_event_threads must be at least 1"))
+	}
+	return errs
+}
+
+// creditRule is the reference's own wording for this key.
+const creditRule = "must be a finite, non-negative number"
+
+func (d *Document) checkRelations() []error {
+	i, t := &d.Inert, &d.Track
+	events := or(i.UseKVEvents, true)
+	remote, session := or(i.UseRemoteIndexer, false), or(i.SessionPrefixIndex, false)
+	keyed := or(i.TrackingHash, "") == "keyed-xxh3-v1"
+	var errs []error
+	for _, rule := range []struct {
+		broken  bool
+		message string
+	}{
+		{or(i.DurableKVEvents, false), "durable_kv_events=true is not supported by this runtime"},
+		{or(t.OutputBlocks, false) && !or(t.ActiveBlocks, true),
+			"router_track_output_blocks requires router_track_active_blocks=true"},
+		{d.models() && !or(t.PrefillTokens, true), "router_prefill_load_model requires router_track_prefill_tokens=true"},
+		{remote && or(i.ServeIndexer, false), "use_remote_indexer and serve_indexer are mutually exclusive"},
+		{session && remote, "enable_session_prefix_index is not supported with use_remote_indexer=true"},
+		{session && !events, "enable_session_prefix_index requires use_kv_events=true"},
+		{i.PredictedTTLSecs != nil && !events, "router_predicted_ttl_secs requires use_kv_events=true"},
+		{keyed && i.TrackingKeyFile == nil, "keyed-xxh3-v1 requires router_tracking_key_file"},
+		{keyed && i.TrackingKeyFile != nil && or(i.TrackingKeyID, "") == "",
+			"keyed-xxh3-v1 requires a nonempty router_tracking_key_id"},
+		{!keyed && (i.TrackingKeyFile != nil || i.TrackingKeyID != nil),
+			"router tracking key options require router_tracking_hash=keyed-xxh3-v1"},
+	} {
+		if rule.broken {
+			errs = append(errs, errors.New(rule.message))
+		}
+	}
+	if name := conditionalNames[or(i.ConditionalPolicy, "")]; name != "" && or(i.ConditionalEnabled, false) &&
+		i.ConditionalPrefill == nil && d.Queue.Threshold == nil {
+		errs = append(errs, fmt.Errorf("conditional_disagg policy=%s needs prefill_busy_threshold, but neither "+
+			"--router-conditional-disagg-config {\"prefill_busy_threshold\": ...} nor --router-queue-threshold is set", name))
+	}
+	return errs
+}
+
+// conditionalNames are the policies that need a busy line, as messages name them.
+var conditionalNames = map[string]string{"prefill_load": "PrefillLoad", "isl_or_load": "IslOrLoad"}
+
+// models reports whether the prefill load is to melt with predicted time.
+func (d *Document) models() bool { return or(d.Track.LoadModel, "none") != "none" }
+
+// PolicyPath returns the path of the policy file that the document names, else "".
+func (d *Document) PolicyPath() string { return or(d.Queue.PolicyConfig, "") }
+
+// Completion is what a document lacks to be a configuration.
+type Completion struct {
+	Policy      *Policy      // the policy file; nil: none
+	ModelName   string       // chooses among the profiles of the policy file
+	QueuePolicy *QueuePolicy // of the engine arguments of the pool that queues; nil: unset
+	Estimator   Estimator    // nil: none was configured
+}
+
+// Config applies the settings of the policy file, which win over the document, then
+// the defaults.
+func (d Document) Config(with Completion) (Config, error) {
+	if err := with.Policy.apply(&d); err != nil {
+		return Config{}, err
+	}
+	if d.models() && with.Estimator == nil {
+		return Config{}, errors.New("router_prefill_load_model='ais' requires ais_perf_config")
+	}
+	if !d.models() && with.Estimator != nil {
+		return Config{}, errors.New("ais_perf_config requires router_prefill_load_model='ais'")
+	}
+	c := DefaultConfig()
+	c.Estimator = with.Estimator
+	c.OverlapCredit = or(d.Cost.OverlapCredit, c.OverlapCredit)
+	c.CreditDecay = or(d.Cost.CreditDecay, c.CreditDecay)
+	c.PrefillScale = or(d.Cost.PrefillScale, c.PrefillScale)
+	c.ActiveRequestWeight = or(d.Cost.ActiveRequestWeight, c.ActiveRequestWeight)
+	c.Temperature = or(d.Cost.Temperature, c.Temperature)
+	if w := d.Cost.OverlapWeight; w != nil {
+		c.PrefillScale = *w
+		if *w == 0 {
+			c.OverlapCredit = 0
+		}
+	}
+	c.TrackActiveBlocks = or(d.Track.ActiveBlocks, c.TrackActiveBlocks)
+	c.AssumeKVReuse = or(d.Track.AssumeKVReuse, c.AssumeKVReuse)
+	c.TrackPrefillTokens = or(d.Track.PrefillTokens, c.TrackPrefillTokens)
+	policy := queuePolicies[or(d.Queue.Policy, "fcfs")]
+	if with.QueuePolicy != nil {
+		policy = *with.QueuePolicy
+	}
+	c.Profile = singleClass(or(d.Queue.Threshold, none), policy)
+	if p := with.Policy.profile(with.ModelName); p != nil {
+		c.Profile = *p
+	}
+	return c, c.Validate()
+}
+
+var queuePolicies = map[string]QueuePolicy{"fcfs": FCFS, "lcfs": LCFS, "wspt": WSPT}
+
+// ParseQueuePolicy reads the name of a queue policy.
+func ParseQueuePolicy(name string) (QueuePolicy, error) {
+	if p, ok := queuePolicies[name]; ok {
+		return p, nil
+	}
+	return 0, fmt.Errorf("unknown variant `%s`, expected one of `fcfs`, `lcfs`, `wspt`", name)
+}
