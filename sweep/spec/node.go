@@ -29,7 +29,9 @@ const (
 type node struct {
 	kind  kind
 	text  string // scalars: canonical text ("true", "-3", "1.5"), or the string
+	raw   string // YAML scalars as written: a name may look like a number
 	line  int    // from 1; 0 where lines say nothing (a command line)
+	col   int
 	path  string // dotted path from the root of the document
 	keys  []string
 	items []*node // list items, or mapping values in the order of keys

@@ -28,6 +28,9 @@ type Role struct {
 	// BlocksGiven and MTPSeedGiven tell written values from defaults, for the
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
+
+	profile, systems fileRef
+	id               [32]byte
 }
 
 // GPUs is the number of GPUs of one worker.

@@ -1,0 +1,109 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Files reads the files that documents name and remembers the digest of each, so
+// that the points of a grid share the work. It is not safe for goroutines. The
+// zero value is ready.
+type Files struct {
+	digests map[string]string // [path], hex SHA-256 of the content
+}
+
+// maxDocument bounds what is read as a document; traces are only digested.
+const maxDocument = 64 << 20
+
+// document reads a whole document; origin names the input that asked for it.
+func (s *Files) document(origin, path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err != nil {
+		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
+	}
+	if len(text) > maxDocument {
+		return nil, &Fault{Origin: origin, Msg: path + ": a document of more than 64 MiB"}
+	}
+	return text, nil
+}
+
+// cause drops operation and path from a file error: the message names the path.
+func cause(err error) string {
+	if pe, ok := err.(*fs.PathError); ok {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// ref describes a file by path and content. A folder counts as the sorted list
+// of its files with their contents.
+func (s *Files) ref(path string) (fileRef, error) {
+	if d, ok := s.digests[path]; ok {
+		return fileRef{path, d}, nil
+	}
+	sum := sha256.New()
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+	case st.IsDir():
+		err = filepath.WalkDir(path, func(at string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			name, err := filepath.Rel(path, at)
+			if err != nil {
+				return err
+			}
+			one := sha256.New()
+			if err := copyFile(one, at); err != nil {
+				return err
+			}
+			fmt.Fprintf(sum, "%q %x\n", filepath.ToSlash(name), one.Sum(nil))
+			return nil
+		})
+	default:
+		err = copyFile(sum, path)
+	}
+	if err != nil {
+		return fileRef{}, &Fault{Msg: "cannot read " + path + ": " + cause(err)}
+	}
+	if s.digests == nil {
+		s.digests = map[string]string{}
+	}
+	s.digests[path] = hex.EncodeToString(sum.Sum(nil))
+	return fileRef{path, s.digests[path]}, nil
+}
+
+func copyFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// fileRef stands for an input file in a resolved configuration: identity is the
+// content alone.
+type fileRef struct {
+	path, sum string
+}
+
+// show is the reference for people (with the path), or for identity.
+func (r fileRef) show(paths bool) any {
+	if !paths {
+		return r.sum
+	}
+	return map[string]any{"path": r.path, "sha256": r.sum}
+}
