@@ -1,0 +1,129 @@
+package sglang
+
+import "dynosweep/sim/engine"
+
+// decodePass decodes every running request once, after retracting what the pages
+// of their next tokens do not leave room for (spec engine-sglang 9, step 8). It
+// returns the new-token ratio that a retraction estimates, -1 without one.
+func (c *Core) decodePass(nowMs float64, p *engine.Pass) (estimate float64) {
+	need := c.gather(p)
+	if len(c.running) == 0 {
+		return -1
+	}
+	need = c.retract(need, p)
+	c.evict(need - c.free)
+	estimate = -1
+	if len(c.retracted) > 0 {
+		estimate = c.estimate()
+	}
+	var context int64
+	for _, i := range c.running {
+		context += int64(c.reqs.items[i].len())
+	}
+	raw := c.cfg.Timing.DecodeMs(int64(len(c.running)), context, int64(c.total)*int64(c.page))
+	ms := c.duration(raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio, p)
+	if need > c.free {
+		c.refuseLast(p)
+		return estimate
+	}
+	c.decode(p)
+	p.EndMs = nowMs + ms
+	return estimate
+}
+
+// gather ends running requests that want no token, fills the decode metrics and
+// returns the pages that one step of all needs.
+func (c *Core) gather(p *engine.Pass) (need int32) {
+	var lens lengths
+	kept := c.running[:0]
+	for _, i := range c.running {
+		r := &c.reqs.items[i]
+		if r.remaining() == 0 {
+			c.end(i, 0, p)
+			continue
+		}
+		kept = append(kept, i)
+		need += c.stepPages(r)
+		lens.add(r.len())
+	}
+	c.running = kept
+	if c.cfg.WantMetrics {
+		m := &p.Metrics
+		m.DecodeRequests, m.DecodeKVTokens, m.DecodeVar = lens.n, lens.sum, lens.variance()
+	}
+	return need
+}
+
+// stepPages is the number of pages that one decode step of r may take.
+func (c *Core) stepPages(r *request) int32 {
+	return max(0, c.pagesFor(r.len()+min(c.burst, r.remaining()))-r.pages)
+}
+
+// retract takes requests out of the running list until one step of the others
+// fits or one is left: fewest outputs first, then first in order. It returns the
+// pages that step needs.
+func (c *Core) retract(need int32, p *engine.Pass) int32 {
+	for need > c.room() && len(c.running) > 1 {
+		v := 0
+		for k, i := range c.running {
+			if c.reqs.items[i].out < c.reqs.items[c.running[v]].out {
+				v = k
+			}
+		}
+		i := c.running[v]
+		c.running = append(c.running[:v], c.running[v+1:]...)
+		need -= c.stepPages(&c.reqs.items[i])
+		c.surrender(i)
+		c.retracts++
+		c.retracted = append(c.retracted, i)
+		p.Preempted = append(p.Preempted, c.reqs.items[i].id)
+	}
+	return need
+}
+
+// estimate is the new-token ratio after a retraction: the outputs that the
+// survivors made plus a reserve, over the outputs they were asked for.
+func (c *Core) estimate() float64 {
+	var made, asked int64
+	for _, i := range c.running {
+		made += int64(c.reqs.items[i].out)
+		asked += int64(c.reqs.items[i].maxOut)
+	}
+	made += retractReserve * int64(len(c.running))
+	return min(1, float64(made)/float64(asked+1))
+}
+
+// decode appends the tokens of one step to every running request, in order. What
+// a speculative step reserved and did not use is never taken.
+func (c *Core) decode(p *engine.Pass) {
+	kept := c.running[:0]
+	for _, i := range c.running {
+		n := int32(1)
+		if c.sampler != nil {
+			n = c.sampler.Accepted()
+		}
+		p.Accepted += int64(n)
+		p.Forwards++
+		if !c.emit(i, min(n, c.reqs.items[i].remaining()), p) {
+			kept = append(kept, i)
+		}
+	}
+	c.running = kept
+	p.ModelWork = true
+}
+
+// refuseLast rejects the only running request when the pages of its next step do
+// not fit and never will: it exceeds the pool, or nobody else owns a page and the
+// ratio, at its minimum, will not let anybody in. If others hold pages (a prompt
+// in chunks, a handoff) it stays; the stall tells.
+func (c *Core) refuseLast(p *engine.Pass) {
+	i := c.running[0]
+	r := &c.reqs.items[i]
+	dead := c.cfg.Role == engine.Aggregated && c.alone(r) && c.ratio <= c.ratioMin
+	if len(c.retracted) > 0 || !dead && !c.overPool(r) {
+		return
+	}
+	c.running = c.running[:0]
+	c.hand.generation++
+	c.reject(i, engine.OutputOverPool, p)
+}

@@ -1,0 +1,194 @@
+package sglang
+
+import (
+	"slices"
+
+	"dynosweep/sim/engine"
+	"dynosweep/sim/kv"
+)
+
+// handoff is the disaggregated side of a rank (spec engine-sglang 12). All lists
+// are in order of arrival.
+type handoff struct {
+	held     []int32 // sources that completed and keep their lease
+	pending  []int32 // destinations that have no pages yet
+	reserved []int32 // destinations that have
+	ready    []int32 // activated destinations that do not run yet
+	// generation counts what may have made room; failed is its value at the last
+	// refused try of the pending head, -1 if that head was not tried.
+	generation, failed int64
+}
+
+func (h *handoff) empty() bool {
+	return len(h.held)+len(h.pending)+len(h.reserved)+len(h.ready) == 0
+}
+
+// promote moves activated handoffs to the running list while there is a slot. It
+// reports whether this pass may admit from the waiting queue: not while a handoff
+// is left, or a destination has no pages yet.
+func (c *Core) promote(p *engine.Pass) bool {
+	n := 0
+	for n < len(c.hand.ready) && len(c.running) < c.maxRun {
+		i := c.hand.ready[n]
+		c.running = append(c.running, i)
+		p.Admissions = append(p.Admissions, engine.Admission{Req: c.reqs.items[i].id})
+		n++
+	}
+	c.hand.ready = slices.Delete(c.hand.ready, 0, n)
+	return len(c.hand.ready)+len(c.hand.pending) == 0
+}
+
+// open directs events of a command to ev, if anybody listens.
+func (c *Core) open(ev *kv.Events) {
+	if c.cfg.WantEvents && c.cfg.PrefixCaching {
+		c.ev = ev
+	}
+}
+
+// SubmitSource is Submit with the promise that the pages stay held after the
+// request's only output.
+func (c *Core) SubmitSource(r engine.Request) {
+	q := c.newRequest(r)
+	q.source = true
+	c.queueBack(c.reqs.take(q))
+}
+
+// ReleaseSource ends the lease of a held source; its prompt becomes reusable.
+func (c *Core) ReleaseSource(req int32, ev *kv.Events) {
+	k := c.lookup(c.hand.held, req)
+	if k < 0 {
+		return
+	}
+	i := c.hand.held[k]
+	c.hand.held = slices.Delete(c.hand.held, k, k+1)
+	c.open(ev)
+	c.finish(i)
+	c.ev = nil
+	c.reqs.release(i)
+	c.hand.generation++
+}
+
+// CancelSource drops a source wherever it is: waiting, running or held.
+func (c *Core) CancelSource(req int32, ev *kv.Events) {
+	i := c.takeFrom(&c.hand.held, req)
+	if i < 0 {
+		i = c.takeFrom(&c.running, req)
+	}
+	if i < 0 {
+		i = c.takeWaiting(req)
+	}
+	c.cancel(i, ev)
+}
+
+// Accept queues a destination, unless its prompt can never fit.
+func (c *Core) Accept(r engine.Request) engine.Reason {
+	q := c.newRequest(r)
+	if c.overLimit(&q) {
+		return engine.OverModelLen
+	}
+	if c.pagesFor(q.promptLen) > c.total {
+		return engine.PromptOverPool
+	}
+	q.handoff = true
+	if len(c.hand.pending) == 0 {
+		c.hand.failed = -1
+	}
+	c.hand.pending = append(c.hand.pending, c.reqs.take(q))
+	return engine.NoReason
+}
+
+// TryReserve attempts the head of the pending destinations: its whole prompt, the
+// cached prefix locked and the rest private until activation.
+func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
+	h := &c.hand
+	if len(h.pending) == 0 || h.failed == h.generation {
+		return engine.Reservation{}, false
+	}
+	i := h.pending[0]
+	r := &c.reqs.items[i]
+	c.open(ev)
+	ok := c.lease(i, c.full(r.promptLen), r.promptLen)
+	c.ev = nil
+	if !ok {
+		h.failed = h.generation
+		return engine.Reservation{}, false
+	}
+	h.pending = slices.Delete(h.pending, 0, 1)
+	h.failed = -1
+	h.reserved = append(h.reserved, i)
+	return engine.Reservation{Req: r.id, FreshTokens: (r.pages - r.cached) * c.page}, true
+}
+
+// Activate turns a reserved destination into a request whose prompt is computed;
+// it enters at the next pass.
+func (c *Core) Activate(req int32, ev *kv.Events) {
+	i := c.takeFrom(&c.hand.reserved, req)
+	if i < 0 {
+		return
+	}
+	c.reqs.items[i].mat = c.reqs.items[i].promptLen
+	c.open(ev)
+	if c.cache(i) > 0 {
+		c.hand.generation++
+	}
+	c.ev = nil
+	c.hand.ready = append(c.hand.ready, i)
+}
+
+// CancelDestination drops a destination wherever it is.
+func (c *Core) CancelDestination(req int32, ev *kv.Events) {
+	if len(c.hand.pending) > 0 && c.reqs.items[c.hand.pending[0]].id == req {
+		c.hand.failed = -1
+	}
+	for _, list := range [...]*[]int32{&c.hand.pending, &c.hand.reserved, &c.hand.ready, &c.running} {
+		if i := c.takeFrom(list, req); i >= 0 {
+			c.cancel(i, ev)
+			return
+		}
+	}
+	c.cancel(c.takeWaiting(req), ev)
+}
+
+// cancel ends request i without a signal; -1 is nobody.
+func (c *Core) cancel(i int32, ev *kv.Events) {
+	if i < 0 {
+		return
+	}
+	c.open(ev)
+	c.surrender(i)
+	c.ev = nil
+	c.reqs.release(i)
+	c.hand.generation++
+}
+
+// lookup returns the place in list of the request with run slot req, or -1.
+func (c *Core) lookup(list []int32, req int32) int {
+	return slices.IndexFunc(list, func(i int32) bool { return c.reqs.items[i].id == req })
+}
+
+// takeFrom takes the request with run slot req out of list; -1 if it is not there.
+func (c *Core) takeFrom(list *[]int32, req int32) int32 {
+	k := c.lookup(*list, req)
+	if k < 0 {
+		return -1
+	}
+	i := (*list)[k]
+	*list = slices.Delete(*list, k, k+1)
+	return i
+}
+
+func (c *Core) takeWaiting(req int32) int32 {
+	for k := 0; k < c.waiting.n; k++ {
+		i := c.waiting.at(k)
+		if c.reqs.items[i].id != req {
+			continue
+		}
+		for ; k+1 < c.waiting.n; k++ {
+			c.waiting.set(k, c.waiting.at(k+1))
+		}
+		c.waiting.cut(c.waiting.n - 1)
+		c.dequeued(i)
+		return i
+	}
+	return -1
+}

@@ -1,0 +1,23 @@
+package sglang
+
+import "dynosweep/sim/engine"
+
+// queueMetrics fills what is queued after the pass (spec engine-sglang 9.1):
+// requests without output wait for prefill; retracted ones, activated handoffs
+// and destinations wait for decode.
+func (c *Core) queueMetrics(p *engine.Pass) {
+	if c.cfg.WantMetrics {
+		c.fillQueued(&p.Metrics)
+	}
+}
+
+func (c *Core) fillQueued(m *engine.ForwardPass) {
+	m.QueuedPrefill, m.QueuedPrefillTokens, m.QueuedPrefillVar = c.fresh.n, c.fresh.sum, c.fresh.variance()
+	decode := c.resumed
+	for _, list := range [...][]int32{c.hand.ready, c.hand.pending, c.hand.reserved} {
+		for _, i := range list {
+			decode.add(c.reqs.items[i].len()) // a destination has no output yet
+		}
+	}
+	m.QueuedDecode, m.QueuedDecodeKVTokens, m.QueuedDecodeVar = decode.n, decode.sum, decode.variance()
+}
