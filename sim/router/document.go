@@ -72,18 +72,24 @@ type inertKeys struct {
 }
 
 // ParseDocument reads the JSON object of a router configuration, strictly. The
-// policy file that it may name is not read.
+// policy file that it may name is not read. Several faults come joined.
 func ParseDocument(data []byte) (*Document, error) {
 	d := &Document{}
 	n, err := parseJSON(data)
 	if err == nil {
 		err = decode(n, "", d)
 	}
+	faults := []error{err}
 	if err == nil {
-		err = d.check()
+		faults = d.faults()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("Failed to parse KvRouterConfig JSON: %w", err)
+	for i, fault := range faults {
+		if fault != nil {
+			faults[i] = fmt.Errorf("Failed to parse KvRouterConfig JSON: %w", fault)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
@@ -96,9 +102,9 @@ func or[T any](v *T, otherwise T) T {
 	return *v
 }
 
-// check reports every value out of range and every pair of keys that do not fit.
-func (d *Document) check() error {
-	return errors.Join(append(d.checkRanges(), d.checkRelations()...)...)
+// faults are all values out of range and all keys that do not fit each other.
+func (d *Document) faults() []error {
+	return append(d.checkRanges(), d.checkRelations()...)
 }
 
 func (d *Document) checkRanges() []error {

@@ -281,7 +281,7 @@ func (p *Policy) apply(d *Document) error {
 		return errors.New("router_approximate_cache_policy=lru requires use_kv_events=false; " +
 			"the local side indexer is TTL-only")
 	}
-	return d.check()
+	return errors.Join(d.faults()...)
 }
 
 // profile returns the profile of a model, else the root profile, else nil.

@@ -180,7 +180,9 @@ func (d *driver) start(a args) {
 // linear is a stand-in estimator: so many uncached tokens per ms, prefix for free.
 type linear float64
 
-func (l linear) PrefillMs(_, uncached, _ int) (float64, error) { return float64(uncached) / float64(l), nil }
+func (l linear) PrefillMs(_, uncached, _ int) (float64, error) {
+	return float64(uncached) / float64(l), nil
+}
 
 func cmpOr(s, otherwise string) string {
 	if s == "" {
