@@ -49,6 +49,9 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 		deferred: c.defers(step), hits: c.p.hits[:0], rejected: c.p.rejected[:0]}
 	c.scheduleRunning()
 	c.admit()
+	if !c.p.deferred && !c.p.preempted {
+		c.bound = c.wait.n > 0
+	}
 	if c.cfg.WantMetrics {
 		c.batchMetrics(&out.Metrics)
 	}
@@ -56,9 +59,6 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	out.Signals = append(out.Signals, c.p.rejected...)
 	if c.cfg.WantMetrics {
 		c.queueMetrics(&out.Metrics)
-	}
-	if !c.p.deferred && len(out.Preempted) == 0 {
-		c.bound = c.wait.n > 0
 	}
 	if c.p.scheduled == 0 && len(out.Admissions)+len(out.Signals)+len(out.Preempted) == 0 {
 		out.Stall = engine.Nothing
