@@ -45,33 +45,61 @@ func (x *index) open(key uint64) int32 {
 	return page
 }
 
-// add inserts a pair; false if it was there.
-func (x *index) add(id kv.BlockID, slot int32) bool {
-	page := x.open(pageKey(id))
-	w, bit := &x.bits[x.row(page, id)+int(slot>>6)], uint64(1)<<(slot&63)
-	if *w&bit != 0 {
-		return false
+// addRun inserts the pairs of a slot with n consecutive blocks of one page; pairs
+// that are there stay.
+func (x *index) addRun(first kv.BlockID, n int32, slot int32) {
+	page := x.open(pageKey(first))
+	at, bit := x.row(page, first)+int(slot>>6), uint64(1)<<(slot&63)
+	for range n {
+		if w := &x.bits[at]; *w&bit == 0 {
+			*w |= bit
+			x.held[page]++
+		}
+		at += x.words
 	}
-	*w |= bit
-	x.held[page]++
-	return true
 }
 
-// remove deletes a pair; false if it was not there.
-func (x *index) remove(id kv.BlockID, slot int32) bool {
-	page := x.pages.find(pageKey(id))
+// removeRun deletes the pairs of a slot with n consecutive blocks of one page; false
+// if one was not there.
+func (x *index) removeRun(first kv.BlockID, n int32, slot int32) bool {
+	page := x.pages.find(pageKey(first))
 	if page == 0 {
 		return false
 	}
-	w, bit := &x.bits[x.row(page, id)+int(slot>>6)], uint64(1)<<(slot&63)
-	if *w&bit == 0 {
-		return false
+	at, bit := x.row(page, first)+int(slot>>6), uint64(1)<<(slot&63)
+	for range n {
+		w := &x.bits[at]
+		if *w&bit == 0 {
+			return false
+		}
+		*w &^= bit
+		at += x.words
 	}
-	*w &^= bit
-	if x.held[page]--; x.held[page] == 0 {
-		x.pages.close(pageKey(id))
+	if x.held[page] -= n; x.held[page] == 0 {
+		x.pages.close(pageKey(first))
 	}
 	return true
+}
+
+// pageRun returns how many blocks from the front of ids, ascending one by one and
+// within one page, can be added or removed together.
+func pageRun(ids []kv.BlockID) int32 {
+	most := min(len(ids), pageBlocks-int(ids[0]&(pageBlocks-1)))
+	n := 1
+	for n < most && ids[n] == ids[0]+kv.BlockID(n) {
+		n++
+	}
+	return int32(n)
+}
+
+// pageRunDown is the same for descending ids: blocks are evicted children first.
+func pageRunDown(ids []kv.BlockID) int32 {
+	most := min(len(ids), 1+int(ids[0]&(pageBlocks-1)))
+	n := 1
+	for n < most && ids[n] == ids[0]-kv.BlockID(n) {
+		n++
+	}
+	return int32(n)
 }
 
 // has reports whether a pair is there.

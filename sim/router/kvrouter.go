@@ -279,13 +279,21 @@ func (k *KV) apply(slot int32, ev *kv.Events) {
 			panic(fmt.Sprintf("router: rank %+v stored a block behind %#x, which it does not hold",
 				k.book.ranks[slot].Rank, uint64(v.Parent)))
 		}
-		for _, id := range ev.Of(v) {
-			if v.Stored {
-				k.index.add(id, slot)
-			} else if !k.index.remove(id, slot) {
-				panic(fmt.Sprintf("router: rank %+v removed block %#x, which it does not hold",
-					k.book.ranks[slot].Rank, uint64(id)))
+		if v.Stored {
+			for ids := ev.Of(v); len(ids) > 0; {
+				n := pageRun(ids)
+				k.index.addRun(ids[0], n, slot)
+				ids = ids[n:]
 			}
+			continue
+		}
+		for ids := ev.Of(v); len(ids) > 0; {
+			n := pageRunDown(ids)
+			if !k.index.removeRun(ids[n-1], n, slot) {
+				panic(fmt.Sprintf("router: rank %+v removed one of %d blocks from %#x on, which it does not hold",
+					k.book.ranks[slot].Rank, n, uint64(ids[n-1])))
+			}
+			ids = ids[n:]
 		}
 	}
 }

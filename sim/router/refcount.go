@@ -37,14 +37,17 @@ func (c *refcount) retainPage(first kv.BlockID, n int32, live *index, slot int32
 		c.count = append(c.count, make([]uint32, pageBlocks)...)
 	}
 	at := int(page)<<pageBits + int(first&(pageBlocks-1))
-	for i := range n {
-		holders := &c.count[at+int(i)]
-		if *holders == 0 {
-			c.held[page]++
-			c.distinct++
-			live.add(first+kv.BlockID(i), slot)
+	fresh := int32(0)
+	for i, holders := range c.count[at : at+int(n)] {
+		if holders == 0 {
+			fresh++
 		}
-		*holders++
+		c.count[at+i] = holders + 1
+	}
+	if fresh > 0 {
+		c.held[page] += fresh
+		c.distinct += int64(fresh)
+		live.addRun(first, n, slot)
 	}
 }
 
@@ -65,18 +68,30 @@ func (c *refcount) release(p *kv.Prompt, blocks int32, live *index, slot int32) 
 func (c *refcount) releasePage(first kv.BlockID, n int32, live *index, slot int32) {
 	page := c.pages.find(pageKey(first))
 	at := int(page)<<pageBits + int(first&(pageBlocks-1))
-	for i := range n {
-		holders := &c.count[at+int(i)]
-		if *holders == 0 || page == 0 {
+	gone := int32(0)
+	for i, holders := range c.count[at : at+int(n)] {
+		if holders == 0 || page == 0 {
 			panic("router: released a prompt block that nobody holds")
 		}
-		if *holders--; *holders == 0 {
-			c.held[page]--
-			c.distinct--
-			live.remove(first+kv.BlockID(i), slot)
+		if holders == 1 {
+			gone++
+		}
+		c.count[at+i] = holders - 1
+	}
+	if gone == 0 {
+		return
+	}
+	if gone == n {
+		live.removeRun(first, n, slot)
+	} else {
+		for i, holders := range c.count[at : at+int(n)] {
+			if holders == 0 {
+				live.removeRun(first+kv.BlockID(i), 1, slot)
+			}
 		}
 	}
-	if c.held[page] == 0 {
+	c.distinct -= int64(gone)
+	if c.held[page] -= gone; c.held[page] == 0 {
 		c.pages.close(pageKey(first))
 	}
 }
