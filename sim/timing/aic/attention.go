@@ -142,6 +142,7 @@ type decodeAttentionOp struct {
 	bound decodeSOL
 	heads
 	grid   *grid
+	walk   walker
 	err    error
 	qkNorm float64 // ms added per call where the switch is on (spec aic-perfmodel 14)
 	field  func() (*utilField, float64, error)
@@ -200,13 +201,19 @@ func (o *decodeAttentionOp) silicon(st *step) float64 {
 	if o.err != nil {
 		return st.fail(o.err)
 	}
-	n, b := float64(o.n), float64(st.batch)
+	b := float64(st.batch)
+	if b != o.walk.batch {
+		o.walk.aim(o.grid, float64(o.n), b)
+	}
 	lo, hi := sampleSpan(st.seq)
 	sum := 0.0
 	for i := range 5 {
-		v, ok := o.grid.at(n, b, float64(lo+(hi-lo)*i/4), &st.reach)
+		c := float64(lo + (hi-lo)*i/4)
+		v, ok := o.walk.at(o.grid, i, c)
 		if !ok {
-			return st.fail(fmt.Errorf("generation_attention_perf: nothing measured near batch %d, length %d: %w", st.batch, st.seq, ErrMissing))
+			if v, ok = o.grid.at(float64(o.n), b, c, &st.reach); !ok {
+				return st.fail(fmt.Errorf("generation_attention_perf: nothing measured near batch %d, length %d: %w", st.batch, st.seq, ErrMissing))
+			}
 		}
 		sum += v
 	}

@@ -1,9 +1,6 @@
 package aic
 
-import (
-	"math"
-	"sort"
-)
+import "math"
 
 // solver gives the speed-of-light time in ms at coordinates of a table's axes; axes
 // that the table does not have are 0.
@@ -85,13 +82,29 @@ type grid struct {
 	*tree
 	sol     solver
 	sqrtSeq bool // blend level 1 on the square root
-	// logs of the keys, for the search outside the table
-	log0, log1, log2 []float64
+	*outskirts
+}
+
+// outskirts serves the search outside the table. It is made at the first one.
+type outskirts struct {
+	log0, log1, log2 []float64 // of the keys
+	util             []float64 // [leaf], sol over ms; 0 where the leaf cannot anchor
 }
 
 func newGrid(t *tree, s solver, sqrtSeq bool) *grid {
-	g := &grid{tree: t, sol: s, sqrtSeq: sqrtSeq, log0: logs(t.k0), log1: logs(t.k1), log2: logs(t.k2)}
-	return g
+	return &grid{tree: t, sol: s, sqrtSeq: sqrtSeq}
+}
+
+func (g *grid) survey() *outskirts {
+	o := &outskirts{logs(g.k0), logs(g.k1), logs(g.k2), make([]float64, 0, len(g.k2))}
+	g.tree.walk(func(a0, a1, a2, ms float64, _ bool) {
+		u := 0.0
+		if s := g.sol.sol(a0, a1, a2); s > 0 && ms > 0 {
+			u = s / ms
+		}
+		o.util = append(o.util, u)
+	})
+	return o
 }
 
 func logs(keys []float64) []float64 {
@@ -181,119 +194,140 @@ func rescale(v, here, there float64) float64 {
 
 // near is a leaf with its squared distance in powers of two.
 type near struct {
-	d2      float64
-	i, j, l int32 // nodes of the three levels
+	d2   float64
+	leaf int32
 }
 
 // hold estimates outside the table from the four nearest leaves, all axes in powers
 // of two (spec aic-perfmodel 4.2, step 3). Ties fall in sorted-key order.
 func (g *grid) hold(c0, c1, c2 float64, r *reach) (float64, bool) {
-	var best [5]near
-	n := g.nearest(c0, c1, c2, &best)
-	if n == 0 {
+	if g.outskirts == nil {
+		g.outskirts = g.survey()
+	}
+	var s search
+	s.run(g, c0, c1, c2)
+	if s.n == 0 {
 		return 0, false
 	}
-	r.note(math.Sqrt(best[0].d2))
-	anchors, radius := n, math.Inf(1)
-	if n == 5 {
-		anchors, radius = 4, math.Sqrt(best[4].d2)
+	r.note(math.Sqrt(s.best[0].d2))
+	anchors, radius := s.n, math.Inf(1)
+	if s.n == len(s.best) {
+		anchors, radius = 4, math.Sqrt(s.best[4].d2)
 	}
-	var weights [4]float64
-	total := 0.0
-	for i := range anchors {
-		d := math.Sqrt(best[i].d2)
+	sum, total := 0.0, 0.0
+	for _, a := range s.best[:anchors] {
+		d := math.Sqrt(a.d2)
+		w := 0.0
 		if math.IsInf(radius, 1) {
-			weights[i] = 1 / (float64(d*d) + 1e-12)
+			w = 1 / (float64(d*d) + 1e-12)
 		} else {
 			t := max(radius-d, 0) / (float64(radius*d) + 1e-12)
-			weights[i] = t * t
+			w = t * t
 		}
-		total += weights[i]
+		sum += float64(w * g.util[a.leaf])
+		total += w
 	}
 	if total <= 0 {
-		total = 0
-		for i := range anchors {
-			weights[i] = 1
-			total++
+		sum, total = 0, float64(anchors)
+		for _, a := range s.best[:anchors] {
+			sum += g.util[a.leaf]
 		}
-	}
-	sum := 0.0
-	for i := range anchors {
-		a := best[i]
-		u := g.sol.sol(g.k0[a.i], g.k1[a.j], g.k2[a.l]) / g.ms[a.l]
-		sum += float64(weights[i] * u)
 	}
 	return g.sol.sol(c0, c1, c2) / (sum / total), true
 }
 
-// nearest fills best with the nearest leaves that can anchor, nearest first, and
-// returns how many. It looks at whole rows only while they can still contain one.
-func (g *grid) nearest(c0, c1, c2 float64, best *[5]near) int {
+// search collects the nearest leaves, nearest first.
+type search struct {
+	best [5]near
+	n    int
+	g    *grid
+}
+
+// run visits the nodes of each level outwards from the query, so that the bound is
+// tight early and whole rows fall away.
+func (s *search) run(g *grid, c0, c1, c2 float64) {
+	s.g = g
 	q0, q1, q2 := math.Log2(max(c0, 1e-12)), math.Log2(max(c1, 1e-12)), math.Log2(max(c2, 1e-12))
-	n := 0
-	for i := range g.k0 {
-		e0 := g.log0[i] - q0
-		e0 *= e0
-		if n == 5 && e0 > best[4].d2 {
-			continue
-		}
-		for j := g.off0[i]; j < g.off0[i+1]; j++ {
-			e1 := g.log1[j] - q1
-			e1 = e0 + float64(e1*e1)
-			if n == 5 && e1 > best[4].d2 {
-				continue
-			}
-			n = g.nearestInRow(int32(i), j, e1, c2, q2, best, n)
-		}
+	at := firstFrom(g.k0, c0)
+	for i := at; i < len(g.k0) && s.node(i, q0, c1, q1, c2, q2); i++ {
 	}
-	return n
+	for i := at - 1; i >= 0 && s.node(i, q0, c1, q1, c2, q2); i-- {
+	}
 }
 
-// nearestInRow offers the leaves of one row, walking away from the query on both
-// sides until they are farther than the worst kept one.
-func (g *grid) nearestInRow(i, j int32, e1, c2, q2 float64, best *[5]near, n int) int {
+// firstFrom returns the index of the first key that is not below c.
+func firstFrom(keys []float64, c float64) int {
+	i := 0
+	for i < len(keys) && keys[i] < c {
+		i++
+	}
+	return i
+}
+
+// node searches below an outer node; false when it and all beyond are too far.
+func (s *search) node(i int, q0, c1, q1, c2, q2 float64) bool {
+	g := s.g
+	e := g.log0[i] - q0
+	e *= e
+	if s.tooFar(e) {
+		return false
+	}
+	from, to := int(g.off0[i]), int(g.off0[i+1])
+	at := from + firstFrom(g.k1[from:to], c1)
+	for j := at; j < to && s.row(j, e, q1, c2, q2); j++ {
+	}
+	for j := at - 1; j >= from && s.row(j, e, q1, c2, q2); j-- {
+	}
+	return true
+}
+
+// row searches one row of leaves; false when it and all beyond are too far.
+func (s *search) row(j int, e0, q1, c2, q2 float64) bool {
+	g := s.g
+	e := g.log1[j] - q1
+	e = e0 + float64(e*e)
+	if s.tooFar(e) {
+		return false
+	}
 	from, to := int(g.off1[j]), int(g.off1[j+1])
-	at := from + sort.SearchFloat64s(g.k2[from:to], c2)
-	for l := at - 1; l >= from; l-- {
-		var more bool
-		if n, more = g.offer(i, j, l, e1, q2, best, n); !more {
-			break
-		}
+	at := to // queries mostly lie beyond the longest length
+	if g.k2[to-1] >= c2 {
+		at = from + firstFrom(g.k2[from:to], c2)
 	}
-	for l := at; l < to; l++ {
-		var more bool
-		if n, more = g.offer(i, j, l, e1, q2, best, n); !more {
-			break
-		}
+	for l := at - 1; l >= from && s.offer(l, e, q2); l-- {
 	}
-	return n
+	for l := at; l < to && s.offer(l, e, q2); l++ {
+	}
+	return true
 }
 
-// offer inserts a leaf in order of distance, then of leaf position; more is false
-// when every leaf beyond it is too far.
-func (g *grid) offer(i, j int32, l int, e1, q2 float64, best *[5]near, n int) (int, bool) {
-	e := g.log2[l] - q2
+func (s *search) tooFar(d2 float64) bool { return s.n == len(s.best) && d2 > s.best[4].d2 }
+
+// offer inserts a leaf in order of distance, then of position; false when it and all
+// beyond are too far.
+func (s *search) offer(l int, e1, q2 float64) bool {
+	e := s.g.log2[l] - q2
 	d2 := e1 + float64(e*e)
-	if n == 5 && d2 > best[4].d2 {
-		return n, false
+	if s.tooFar(d2) {
+		return false
 	}
-	if !(g.ms[l] > 0) || !(g.sol.sol(g.k0[i], g.k1[j], g.k2[l]) > 0) {
-		return n, true
+	if s.g.util[l] == 0 {
+		return true
 	}
-	leaf := near{d2, i, j, int32(l)}
-	at := n
-	if n == 5 {
-		if d2 == best[4].d2 && leaf.l > best[4].l {
-			return n, true
+	leaf := int32(l)
+	at := s.n
+	if s.n == len(s.best) {
+		if d2 == s.best[4].d2 && leaf > s.best[4].leaf {
+			return true
 		}
 		at = 4
 	} else {
-		n++
+		s.n++
 	}
-	for at > 0 && (best[at-1].d2 > d2 || best[at-1].d2 == d2 && best[at-1].l > leaf.l) {
-		best[at] = best[at-1]
+	for at > 0 && (s.best[at-1].d2 > d2 || s.best[at-1].d2 == d2 && s.best[at-1].leaf > leaf) {
+		s.best[at] = s.best[at-1]
 		at--
 	}
-	best[at] = leaf
-	return n, true
+	s.best[at] = near{d2, leaf}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 // ModelConfig is a model on an engine. Zero values mean the default in brackets.
@@ -163,9 +164,13 @@ func (m *Model) count(f farthest, ops []entry, batch, length int) {
 		return
 	}
 	m.outside.Passes++
-	if f.doublings > m.outside.Doublings {
-		m.outside.Doublings = f.doublings
-		m.outside.Op, m.outside.Batch, m.outside.Length = ops[f.op].name, batch, length
+	m.outside.farther(f, ops, batch, length)
+}
+
+// farther keeps the farthest question.
+func (o *Outside) farther(f farthest, ops []entry, batch, length int) {
+	if f.outside && f.doublings > o.Doublings {
+		o.Doublings, o.Op, o.Batch, o.Length = f.doublings, ops[f.op].name, batch, length
 	}
 }
 
@@ -267,11 +272,65 @@ func (m *Model) decode(memo *batchMemo, batch, context int) float64 {
 	return total
 }
 
-// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit.
+// seriesBlock is how many passes of a series are priced op by op.
+const seriesBlock = 64
+
+// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit: the passes
+// of a decode run, in which every sequence grows by one. It counts like as many calls.
 func (m *Model) DecodeSeries(batch, context int, dst []float64) {
-	for j := range dst {
-		dst[j] = m.DecodeMs(batch, context+j)
+	for len(dst) > 0 {
+		n := min(len(dst), seriesBlock)
+		if batch <= 0 || context < 1 || context > maxCount-n || batch > maxCount/(m.nextN+1) || !m.block(batch, context, dst[:n]) {
+			for j := range n {
+				dst[j] = m.DecodeMs(batch, context+j)
+			}
+		}
+		dst, context = dst[n:], context+n
 	}
+}
+
+// block prices passes op by op, so that the additions of different passes overlap;
+// the order inside a pass stays that of the list. False when an op fails.
+func (m *Model) block(batch, context int, dst []float64) bool {
+	memo := m.batch(batch)
+	if memo.err != nil {
+		return false
+	}
+	var outside uint64 // pass j was outside
+	far, farJ := farthest{memo.reach, memo.op}, 0
+	if far.outside {
+		outside = 1<<len(dst) - 1
+	}
+	bs := batch * (m.nextN + 1)
+	st := &m.st
+	clear(dst)
+	for i := range m.generate {
+		e := &m.generate[i]
+		if !e.seq {
+			for j := range dst {
+				dst[j] += memo.ms[i]
+			}
+			continue
+		}
+		for j := range dst {
+			*st = step{batch: bs, seq: context + j, x: bs}
+			dst[j] += float64(m.mode.value(e.op, st) * e.scale)
+			if st.err != nil {
+				return false
+			}
+			if st.reach.outside {
+				outside |= 1 << j
+				if !far.outside || st.reach.doublings > far.doublings {
+					farJ = j
+				}
+				far.take(&st.reach, i)
+			}
+		}
+	}
+	m.outside.Queried += int64(len(dst))
+	m.outside.Passes += int64(bits.OnesCount64(outside))
+	m.outside.farther(far, m.generate, batch, context+farJ)
+	return true
 }
 
 // PrefillOps prices like PrefillMs and returns what each op takes, in list order.
