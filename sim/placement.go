@@ -142,6 +142,9 @@ func (s *Sim) dispatch(route router.Route) error {
 
 // released dispatches requests that a hook let go, in order.
 func (s *Sim) released(p *pool, routes []router.Route) error {
+	if f, ok := p.placement.(interface{ Err() error }); ok && f.Err() != nil {
+		return policyError(f.Err())
+	}
 	if len(routes) == 0 {
 		return nil
 	}

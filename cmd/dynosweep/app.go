@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	"github.com/urfave/cli/v3"
+)
+
+// run is the whole program as a function of its writers and arguments.
+func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
+	app := &cli.Command{
+		Name:                  "dynosweep",
+		Usage:                 "simulate LLM serving deployments, and sweep over them",
+		Version:               version(),
+		Writer:                stdout,
+		ErrWriter:             stderr,
+		EnableShellCompletion: true,
+		Suggest:               true,
+		HideVersion:           true,
+		ExitErrHandler:        func(context.Context, *cli.Command, error) {},
+		OnUsageError:          usageError,
+		Commands: []*cli.Command{
+			replayCommand(),
+			versionCommand(),
+		},
+	}
+	return app.Run(ctx, args)
+}
+
+// usageError turns a flag that does not parse into bad input.
+func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	return badInput(err)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"dynosweep/sweep/spec"
+)
+
+// Exit codes. They are attached on the way up and read in main alone.
+const (
+	exitGood        = 0
+	exitFailed      = 1
+	exitBadInput    = 2
+	exitInterrupted = 130
+)
+
+// codedError is an error that knows its exit code.
+type codedError struct {
+	code int
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
+// badInput marks err as caused by what the user gave; nil stays nil.
+func badInput(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codedError{exitBadInput, err}
+}
+
+func exitCode(err error) int {
+	var coded *codedError
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, spec.ErrInput):
+		return exitBadInput
+	}
+	return exitFailed
+}

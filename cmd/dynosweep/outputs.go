@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/sim"
+	"dynosweep/sim/metrics"
+	"dynosweep/sweep"
+	"dynosweep/sweep/spec"
+)
+
+// outputs are the files of one run. They are written under temporary names and
+// take their place when the run is done, so that a failed run leaves nothing.
+type outputs struct {
+	open  []*output
+	jsonl *output // per-request records
+}
+
+// output is one file, or standard output (path "").
+type output struct {
+	*bufio.Writer
+	path string
+	file *os.File
+}
+
+// create opens path; "-" is stdout. Missing parent directories are made.
+func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
+	if path == "-" {
+		out := &output{Writer: bufio.NewWriter(stdout)}
+		o.open = append(o.open, out)
+		return out, nil
+	}
+	if dir := filepath.Dir(path); dir != "." {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	if st, err := os.Stat(path); err == nil && !st.Mode().IsRegular() {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0) // a device or pipe is written as it is
+		if err != nil {
+			return nil, err
+		}
+		out := &output{Writer: bufio.NewWriter(f), path: path, file: f}
+		o.open = append(o.open, out)
+		return out, nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return nil, err
+	}
+	out := &output{Writer: bufio.NewWriterSize(f, 1<<16), path: path, file: f}
+	o.open = append(o.open, out)
+	return out, nil
+}
+
+// commit puts every file in its place.
+func (o *outputs) commit() error {
+	for _, out := range o.open {
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if out.file == nil {
+			continue
+		}
+		if err := out.file.Close(); err != nil {
+			return err
+		}
+		if out.file.Name() != out.path {
+			if err := os.Rename(out.file.Name(), out.path); err != nil {
+				return err
+			}
+		}
+	}
+	o.open = nil
+	return nil
+}
+
+// discard drops what was not committed.
+func (o *outputs) discard() {
+	for _, out := range o.open {
+		if out.file != nil && out.file.Name() != out.path {
+			out.file.Close()
+			os.Remove(out.file.Name())
+		}
+	}
+}
+
+// observe opens the streams that a run writes while it goes on.
+func (o *outputs) observe(c *cli.Command, run *spec.Run, w *sweep.Watch) error {
+	stdout := c.Root().Writer
+	if path := c.String("report-jsonl"); path != "" {
+		out, err := o.create(path, stdout)
+		if err != nil {
+			return badInput(err)
+		}
+		o.jsonl = out
+	}
+	if path := c.String("telemetry-jsonl"); path != "" {
+		out, err := o.create(path, stdout)
+		if err != nil {
+			return badInput(err)
+		}
+		if run.TelemetryMs == 0 {
+			run.TelemetryMs = defaultTelemetryMs
+		}
+		var line []byte
+		w.Telemetry = func(s *metrics.Sample) error {
+			line = append(s.AppendJSON(line[:0]), '\n')
+			_, err := out.Write(line)
+			return err
+		}
+	} else if c.IsSet("telemetry-interval-ms") {
+		return badInput(errors.New("--telemetry-interval-ms needs --telemetry-jsonl FILE"))
+	}
+	if path := c.String("kv-events-jsonl"); path != "" {
+		out, err := o.create(path, stdout)
+		if err != nil {
+			return badInput(err)
+		}
+		w.Observers.KVEvents = kvEventWriter(out)
+	}
+	return nil
+}
+
+const defaultTelemetryMs = 1000
+
+// kvEventWriter writes one JSON object per stored or removed event. Block ids name
+// a block with its whole prefix; they are the run's own and only compare equal.
+func kvEventWriter(w io.Writer) func(float64, metrics.Pool, int32, int32, sim.KVEvents) error {
+	return func(atMs float64, pool metrics.Pool, worker, rank int32, ev sim.KVEvents) error {
+		for _, e := range ev.Items {
+			kind := "removed"
+			parent := ""
+			if e.Stored {
+				kind, parent = "stored", `,"parent":null`
+				if e.HasParent {
+					parent = fmt.Sprintf(`,"parent":%d`, uint64(e.Parent))
+				}
+			}
+			if _, err := fmt.Fprintf(w, `{"at_ms":%v,"pool":%q,"worker_id":%d,"dp_rank":%d,"event":%q%s,"blocks":[`, atMs, pool.String(), worker, rank, kind, parent); err != nil {
+				return err
+			}
+			for i, b := range ev.Of(e) {
+				sep := ","
+				if i == 0 {
+					sep = ""
+				}
+				if _, err := fmt.Fprintf(w, "%s%d", sep, uint64(b)); err != nil {
+					return err
+				}
+			}
+			if _, err := io.WriteString(w, "]}\n"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// records writes the per-request records, if they were asked for.
+func (o *outputs) records(out *sweep.Outcome) error {
+	if o.jsonl == nil {
+		return nil
+	}
+	return metrics.WriteRecords(o.jsonl, out.Result.Collector.Records())
+}

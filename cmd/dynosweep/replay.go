@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/sim"
+	"dynosweep/sim/metrics"
+	"dynosweep/sweep"
+	"dynosweep/sweep/spec"
+)
+
+func replayCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "replay",
+		Usage:     "simulate one configuration and print its report",
+		ArgsUsage: "[TRACE...]",
+		Description: `Runs a trace, or synthetic load, against one deployment. Takes the flags of the
+reference's replay command.
+
+   dynosweep replay --input-tokens 2048 --output-tokens 128 --request-count 100 --replay-concurrency 16
+   dynosweep replay configs/traces/conversation.jsonl.gz --num-workers 4 --extra-engine-args '{"block_size":64}'
+   dynosweep replay trace.jsonl --assert 'mean_ttft_ms<500' --report-json -`,
+		Flags:        replayFlags(),
+		OnUsageError: usageError,
+		Action:       replay,
+	}
+}
+
+// replay reads the flags, runs the configuration and prints what came of it.
+func replay(ctx context.Context, c *cli.Command) error {
+	flags := readReplayFlags(c)
+	run, err := flags.Resolve(&spec.Files{})
+	if err != nil {
+		return err
+	}
+	asserts, err := assertions(c.StringSlice("assert"))
+	if err != nil {
+		return badInput(err)
+	}
+	return runAndReport(ctx, c, &run, asserts)
+}
+
+func assertions(texts []string) ([]metrics.Assertion, error) {
+	var out []metrics.Assertion
+	for _, t := range texts {
+		a, err := metrics.ParseAssertion(t)
+		if err != nil {
+			return nil, fmt.Errorf("--assert: %w", err)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// runAndReport runs one configuration, writes the files that were asked for and
+// prints the table. Output files open before the run, so that a bad path costs no
+// simulation.
+func runAndReport(ctx context.Context, c *cli.Command, run *spec.Run, asserts []metrics.Assertion) error {
+	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
+	for _, n := range notices(run) {
+		fmt.Fprintln(stderr, "notice:", n)
+	}
+	files := &outputs{}
+	defer files.discard()
+	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
+	if err := files.observe(c, run, &w); err != nil {
+		return err
+	}
+	report, err := files.create(reportPath(c.String("report-json"), time.Now()), stdout)
+	if err != nil {
+		return badInput(err)
+	}
+	var ticks tickLog
+	if run.Planner != nil {
+		ticks.watch(&w.Observers)
+	}
+	out, err := sweep.Execute(ctx, &sweep.Inputs{}, run, w)
+	if err != nil {
+		return err
+	}
+	if err := files.records(out); err != nil {
+		return err
+	}
+	doc := metrics.Report{Summary: out.Summary, Provenance: provenance(run, out)}
+	if run.Planner != nil {
+		doc.Planner = ticks.block(out)
+	}
+	if err := doc.WriteJSON(report); err != nil {
+		return err
+	}
+	if err := files.commit(); err != nil {
+		return err
+	}
+	if c.String("report-json") == "-" {
+		stdout = stderr // the report has standard output for itself
+	}
+	if err := printOutcome(stdout, run, out, report.path); err != nil {
+		return err
+	}
+	return verdict(c, out, asserts)
+}
+
+// verdict checks what the user demanded of the figures.
+func verdict(c *cli.Command, out *sweep.Outcome, asserts []metrics.Assertion) error {
+	var errs []error
+	for _, a := range asserts {
+		if err := a.Check(out.Summary.Get); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.Bool("require-complete") && out.Summary.Completed != out.Summary.Requests {
+		errs = append(errs, fmt.Errorf("--require-complete: %d of %d requests completed", out.Summary.Completed, out.Summary.Requests))
+	}
+	return errors.Join(errs...)
+}
+
+// printOutcome prints the table, what became of every request, and where the
+// report lies.
+func printOutcome(w io.Writer, run *spec.Run, out *sweep.Outcome, path string) error {
+	b := bufio.NewWriter(w)
+	if run.Planner != nil {
+		printScaling(b, out.Result.ScalingEvents)
+	}
+	if err := metrics.WriteTable(b, out.Summary); err != nil {
+		return err
+	}
+	if err := metrics.WriteOutcomes(b, out.Summary); err != nil {
+		return err
+	}
+	for _, o := range out.Outside {
+		if o.Share() > outsideWarning {
+			fmt.Fprintf(b, "warning: %.1f%% of the %s passes were priced outside the measured grid (farthest 2^%.1f, %s)\n",
+				100*o.Share(), o.Role, o.Doublings, o.Op)
+		}
+	}
+	if path != "" {
+		fmt.Fprintf(b, "Saved full report to: %s\n", path)
+	}
+	if run.Planner != nil {
+		fmt.Fprintf(b, "Planner ticks: %d\n", out.Result.Ticks)
+	}
+	return b.Flush()
+}
+
+// outsideWarning is the share of passes outside the measured grid above which the
+// terminal warns.
+const outsideWarning = 0.01
+
+func printScaling(w io.Writer, events []sim.ScalingEvent) {
+	fmt.Fprintln(w, "Scaling events:")
+	for _, e := range events {
+		fmt.Fprintf(w, "  t=%.1fs [%s]: %d -> %d workers (%s)\n", e.AtS, e.Component, e.From, e.To, e.Reason)
+	}
+}
+
+// reportPath is where the report goes: without a path into the working directory,
+// a directory gets the default name inside.
+func reportPath(path string, now time.Time) string {
+	name := "dynosweep_replay_report_" + now.Format("20060102_150405") + ".json"
+	if path == "" {
+		return name
+	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return filepath.Join(path, name)
+	}
+	return path
+}

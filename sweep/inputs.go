@@ -1,0 +1,121 @@
+package sweep
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"dynosweep/sim/timing"
+	"dynosweep/sim/timing/aic"
+	"dynosweep/sim/workload"
+	"dynosweep/sweep/spec"
+)
+
+// Inputs loads what runs share, each thing once: traces and timing profiles. What
+// it hands out is immutable. It is safe for concurrent use.
+type Inputs struct {
+	mu       sync.Mutex
+	traces   map[string]*once[*workload.Trace]
+	profiles map[string]*once[*timing.Profile]
+}
+
+// once is a value that is made at first use.
+type once[T any] struct {
+	do  sync.Once
+	v   T
+	err error
+}
+
+func shared[T any](mu *sync.Mutex, m *map[string]*once[T], key string, load func() (T, error)) (T, error) {
+	mu.Lock()
+	if *m == nil {
+		*m = map[string]*once[T]{}
+	}
+	o := (*m)[key]
+	if o == nil {
+		o = &once[T]{}
+		(*m)[key] = o
+	}
+	mu.Unlock()
+	o.do.Do(func() { o.v, o.err = load() })
+	return o.v, o.err
+}
+
+// Trace returns a loaded trace. Bad input is a *workload.InputError.
+func (in *Inputs) Trace(t *spec.Trace) (*workload.Trace, error) {
+	key := fmt.Sprintf("%q %+v", t.Paths, t.Load)
+	return shared(&in.mu, &in.traces, key, func() (*workload.Trace, error) { return workload.Load(t.Paths, t.Load) })
+}
+
+// Source opens the load of one run.
+func (in *Inputs) Source(run *spec.Run) (workload.Source, error) {
+	if s, ok := run.Synthetic(); ok {
+		return s.NewSource(run.BlockSize())
+	}
+	t, err := in.Trace(run.Workload.Trace)
+	if err != nil {
+		return nil, err
+	}
+	d, _ := run.Drive()
+	return t.NewSource(d)
+}
+
+// profile returns a loaded timing profile.
+func (in *Inputs) profile(path string) (*timing.Profile, error) {
+	return shared(&in.mu, &in.profiles, path, func() (*timing.Profile, error) {
+		if strings.HasSuffix(path, ".npz") {
+			return timing.LoadProfile(path)
+		}
+		return fitProfile(path)
+	})
+}
+
+// resolver answers the questions of one run about loaded data. The measured models
+// it makes are the run's own: they memoise and count.
+type resolver struct {
+	in       *Inputs
+	measured []*measured
+}
+
+func (r *resolver) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
+	var a spec.TimingAnswer
+	if q.Timing != nil {
+		m, err := r.model(q.Timing)
+		if err != nil {
+			return a, err
+		}
+		a.Model = m
+	}
+	if q.Capacity != nil {
+		m, err := openModel(&q.Capacity.Model)
+		if err != nil {
+			return a, err
+		}
+		c, err := m.Capacity(aic.CapacityConfig{MemoryFraction: q.Capacity.MemoryFraction,
+			BlockSize: q.Capacity.BlockSize, MaxNumBatchedTokens: q.Capacity.MaxBatchedTokens})
+		if err != nil {
+			return a, fmt.Errorf("estimate of KV blocks: %w; give num_gpu_blocks", err)
+		}
+		a.Blocks = int(c.NumGPUBlocks)
+	}
+	if q.TransferBytes != nil {
+		m, err := openModel(q.TransferBytes)
+		if err != nil {
+			return a, err
+		}
+		a.BytesPerToken = int(m.KVBytesPerToken())
+	}
+	return a, nil
+}
+
+func (r *resolver) model(t *spec.Timing) (timing.Model, error) {
+	if t.Kind == spec.Profile {
+		return r.in.profile(t.Path)
+	}
+	m, err := openModel(&t.AIC)
+	if err != nil {
+		return nil, err
+	}
+	r.measured = append(r.measured, &measured{m})
+	return r.measured[len(r.measured)-1], nil
+}

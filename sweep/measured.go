@@ -1,0 +1,80 @@
+package sweep
+
+import (
+	"fmt"
+
+	"dynosweep/sim/timing"
+	"dynosweep/sim/timing/aic"
+	"dynosweep/sweep/spec"
+)
+
+// measured prices passes from hardware tables (spec engine-timing 6). It belongs to
+// one run.
+type measured struct{ *aic.Model }
+
+var _ timing.Model = (*measured)(nil)
+
+// minDecodeMs is the least a decode step takes through the replay path.
+const minDecodeMs = 1.0
+
+func (m *measured) PrefillMs(n, meanISL, meanPrefix int64) float64 {
+	return m.Model.PrefillMs(int(n), int(meanISL-meanPrefix), int(meanPrefix))
+}
+
+func (m *measured) DecodeMs(n, activeKV, _ int64) float64 {
+	return atLeast(m.Model.DecodeMs(int(n), int(activeKV/n)), minDecodeMs)
+}
+
+func (m *measured) DecodeSeries(n, activeKV, _ int64, dst []float64) {
+	m.Model.DecodeSeries(int(n), int(activeKV/n), dst)
+	for i, v := range dst {
+		dst[i] = atLeast(v, minDecodeMs)
+	}
+}
+
+// atLeast raises v to floor; a NaN, which tells of missing data, stays.
+func atLeast(v, floor float64) float64 {
+	if v < floor {
+		return floor
+	}
+	return v
+}
+
+// openModel binds a model to the tables that a request names.
+func openModel(q *spec.AICRequest) (*aic.Model, error) {
+	db, err := aic.Open(aic.Config{System: q.System, Backend: q.Backend, Version: q.Version, SystemsPath: q.SystemsPath})
+	if err != nil {
+		return nil, err
+	}
+	mode := aic.Mode(0)
+	if q.Mode != "" {
+		if mode, err = aic.ParseMode(q.Mode); err != nil {
+			return nil, err
+		}
+	}
+	return aic.NewModel(db, aic.ModelConfig{
+		Model: q.Model, TP: q.TP, PP: q.PP, AttentionDP: q.AttentionDP, MoETP: q.MoETP, MoEEP: q.MoEEP, NextN: q.NextN,
+		GEMM: q.GEMM, MoE: q.MoE, FMHA: q.FMHA, KVCache: q.KVCache, Comm: q.Comm,
+		Mode: mode, AttentionBackend: q.AttentionBackend,
+	})
+}
+
+// passTimes asks a measured model for the Planner's bootstrap.
+type passTimes struct{ m *measured }
+
+func (p passTimes) PrefillMs(batch, isl int) (float64, error) {
+	v := p.m.Model.PrefillMs(batch, isl, 0)
+	return v, p.err(v)
+}
+
+func (p passTimes) DecodeMs(batch, context int) (float64, error) {
+	v := p.m.Model.DecodeMs(batch, context)
+	return v, p.err(v)
+}
+
+func (p passTimes) err(v float64) error {
+	if v == v {
+		return nil
+	}
+	return fmt.Errorf("hardware timing: %w", p.m.Err())
+}

@@ -1,0 +1,158 @@
+// Package sweep runs points: it loads their inputs once, runs each configuration,
+// and, for a whole grid, runs the points on a bounded number of goroutines, makes
+// every finished one durable and continues where an earlier run stopped.
+//
+//	in := &sweep.Inputs{}
+//	out, err := sweep.Execute(ctx, in, &run, sweep.Watch{})    // one configuration
+//
+// A point shares only immutable inputs with others, so that its figures depend on
+// nothing else.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"dynosweep/planner"
+	"dynosweep/sim"
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/timing"
+	"dynosweep/sweep/spec"
+)
+
+// Watch says what of a run is kept or looked at, beside its summary.
+type Watch struct {
+	Capture   bool // keep per-request records
+	Observers sim.Observers
+	Telemetry func(*metrics.Sample) error // nil: none
+	SlowPath  bool
+}
+
+// Outcome is one finished run.
+type Outcome struct {
+	Summary *metrics.Summary
+	Result  *sim.Result
+	Policy  *planner.Policy // nil without a Planner
+	Outside []Outside       // per role with hardware timing
+	Blocks  Blocks
+}
+
+// Blocks is the number of KV blocks per rank that the run used.
+type Blocks struct{ Prefill, Decode int }
+
+// Outside tells how often hardware timing was asked beyond its measured points.
+type Outside struct {
+	Role            string
+	Passes, Queried int64
+	Doublings       float64 // farthest distance to a measured point, in powers of two
+	Op              string
+}
+
+// Share is the part of the passes that were priced outside the measured grid.
+func (o Outside) Share() float64 {
+	if o.Queried == 0 {
+		return 0
+	}
+	return float64(o.Passes) / float64(o.Queried)
+}
+
+// InputError marks an error that the run's inputs caused, before anything ran.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+func (e *InputError) Unwrap() error { return e.Err }
+
+// Is puts it into the class spec.ErrInput.
+func (e *InputError) Is(target error) bool { return target == spec.ErrInput }
+
+// Execute runs one configuration to its end. Wall time in the summary counts from
+// when its input files are parsed.
+func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome, error) {
+	if t := run.Workload.Trace; t != nil {
+		if _, err := in.Trace(t); err != nil {
+			return nil, &InputError{err}
+		}
+	}
+	began := time.Now()
+	src, err := in.Source(run)
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	res := &resolver{in: in}
+	cfg, err := run.Config(src, res.answer)
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	out := &Outcome{Blocks: Blocks{cfg.Prefill.Rank.Blocks, cfg.Decode.Rank.Blocks}}
+	if run.Planner != nil {
+		if out.Policy, err = planner.New(run.Planner.Config, engines(run, &cfg)); err != nil {
+			return nil, &InputError{err}
+		}
+		cfg.Scaling = out.Policy
+	}
+	cfg.Capture, cfg.Observers, cfg.SlowPath = w.Capture, w.Observers, w.SlowPath
+	cfg.Telemetry.Sink = w.Telemetry
+	s, err := sim.New(cfg)
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	if out.Result, err = s.Run(ctx); err != nil {
+		return nil, res.explain(err)
+	}
+	totals := out.Result.Totals
+	totals.WallMs = float64(time.Since(began)) / float64(time.Millisecond)
+	out.Summary = out.Result.Collector.Summary(totals)
+	out.Outside = res.outside()
+	return out, nil
+}
+
+// explain adds what the hardware model knows to a failed pass.
+func (r *resolver) explain(err error) error {
+	var e *sim.Error
+	if errors.As(err, &e) && e.Class == sim.EngineFault {
+		for _, m := range r.measured {
+			if why := m.Err(); why != nil {
+				return &sim.Error{Class: sim.EngineFault, Err: why}
+			}
+		}
+	}
+	return err
+}
+
+func (r *resolver) outside() []Outside {
+	var out []Outside
+	for i, m := range r.measured {
+		o := m.Outside()
+		role := "aggregated"
+		if len(r.measured) > 1 {
+			role = [...]string{"decode", "prefill"}[i] // in the order of spec.Run.Config
+		}
+		out = append(out, Outside{role, o.Passes, o.Queried, o.Doublings, o.Op})
+	}
+	return out
+}
+
+// engines is what the Planner knows of the deployment.
+func engines(run *spec.Run, cfg *sim.Config) planner.Engines {
+	of := func(p *sim.PoolConfig) planner.Engine {
+		c := &p.Rank
+		return planner.Engine{GPUs: p.GPUsPerWorker, MaxBatchedTokens: c.MaxNumBatchedTokens, MaxSeqs: c.MaxNumSeqs,
+			ContextLength: c.MaxModelLen, KVTokens: c.Blocks * c.BlockSize, Ranks: p.DPSize, NextN: c.NextN}
+	}
+	e := planner.Engines{Disaggregated: cfg.Disaggregated, Decode: of(&cfg.Decode), Granularity: run.Planner.Granularity}
+	e.DecodeTiming = hardware(cfg.Decode.Rank.Timing)
+	e.PrefillTiming = e.DecodeTiming
+	if cfg.Disaggregated {
+		e.Prefill, e.PrefillTiming = of(&cfg.Prefill), hardware(cfg.Prefill.Rank.Timing)
+	}
+	return e
+}
+
+func hardware(m timing.Model) planner.PassTimes {
+	if t, ok := m.(*measured); ok {
+		return passTimes{t}
+	}
+	return nil
+}
+
