@@ -10,7 +10,6 @@ import (
 type rank struct {
 	Rank
 	eligible bool
-	known    bool     // else the slot is free
 	blocks   refcount // prompt blocks of live requests, if sharing counts
 	unique   int64    // prompt blocks of live requests, if it does not
 	requests int32    // live requests

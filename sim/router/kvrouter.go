@@ -288,10 +288,14 @@ func (k *KV) apply(slot int32, ev *kv.Events) {
 			continue
 		}
 		for ids := ev.Of(v); len(ids) > 0; {
-			n := pageRunDown(ids)
-			if !k.index.removeRun(ids[n-1], n, slot) {
+			n, first := pageRun(ids), ids[0]
+			if n == 1 {
+				n = pageRunDown(ids)
+				first = ids[n-1]
+			}
+			if !k.index.removeRun(first, n, slot) {
 				panic(fmt.Sprintf("router: rank %+v removed one of %d blocks from %#x on, which it does not hold",
-					k.book.ranks[slot].Rank, n, uint64(ids[n-1])))
+					k.book.ranks[slot].Rank, n, uint64(first)))
 			}
 			ids = ids[n:]
 		}
@@ -340,7 +344,7 @@ func (k *KV) WorkerReady(worker int32, _ float64) {
 		slot := k.takeSlot()
 		k.slotOf[worker*k.dpSize+i] = slot
 		r := &k.book.ranks[slot]
-		r.Rank, r.known, r.eligible = Rank{worker, i}, true, true
+		r.Rank, r.eligible = Rank{worker, i}, true
 	}
 	k.refreshEligible()
 }
@@ -400,7 +404,6 @@ func (k *KV) WorkerRemoved(worker int32, nowMs float64) {
 		k.index.drop(slot)
 		k.lag.forget(slot)
 		k.queue.forget(slot)
-		k.book.ranks[slot].known = false
 		k.slotOf[worker*k.dpSize+i] = -1
 		k.freeSlots = append(k.freeSlots, slot)
 	}

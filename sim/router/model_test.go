@@ -12,9 +12,14 @@ import (
 // naive is the router's memory written down as the specification says it, with a
 // set of blocks per rank and no sharing of anything.
 type naive struct {
-	cached map[Rank]map[kv.BlockID]bool
-	live   map[Rank]map[int32]int // request -> prompt
-	load   map[Rank]int64         // booked prefill tokens
+	k       *KV
+	w       *world
+	workers int32
+	at      map[int32]Rank  // live requests
+	booked  map[int32]int64 // prefill tokens of a live request
+	cached  map[Rank]map[kv.BlockID]bool
+	live    map[Rank]map[int32]int // request -> prompt
+	load    map[Rank]int64         // booked prefill tokens
 }
 
 func leading(set map[kv.BlockID]bool, ids []kv.BlockID) int32 {
@@ -74,7 +79,8 @@ func TestRouterRemembersWhatANaiveModelDoes(t *testing.T) {
 			r := rand.New(rand.NewPCG(c.seed, 0))
 			const block = 16
 			k := newKV(t, Options{Config: DefaultConfig(), BlockSize: block, DPSize: c.dp})
-			m := &naive{map[Rank]map[kv.BlockID]bool{}, map[Rank]map[int32]int{}, map[Rank]int64{}}
+			m := &naive{cached: map[Rank]map[kv.BlockID]bool{}, live: map[Rank]map[int32]int{},
+				load: map[Rank]int64{}, booked: map[int32]int64{}}
 			w := newWorld(r, 40, c.ratio, block)
 			m.play(t, k, w, r, c.workers)
 		})
@@ -94,78 +100,28 @@ func newKV(t testing.TB, o Options) *KV {
 	return k
 }
 
+// play does random operations on both.
 func (m *naive) play(t *testing.T, k *KV, w *world, r *rand.Rand, workers int) {
-	next := int32(0)
-	ready := func() {
-		k.WorkerReady(next, 0)
-		for d := range k.dpSize {
-			m.cached[Rank{next, d}], m.live[Rank{next, d}] = map[kv.BlockID]bool{}, map[int32]int{}
-		}
-		next++
-	}
+	m.k, m.w, m.at = k, w, map[int32]Rank{}
 	for range workers {
-		ready()
+		m.ready()
 	}
-	at := map[int32]Rank{}
-	var free []int32
-	requests := int32(0)
 	for step := range 4000 {
 		rank := k.book.ranks[k.eligible[r.IntN(len(k.eligible))]].Rank
 		prompt := r.IntN(len(w.prompts))
 		switch op := r.IntN(100); {
-		case op < 35 && len(at) < 30:
-			if len(free) == 0 {
-				free = append(free, requests)
-				requests++
-			}
-			req := free[len(free)-1]
-			free = free[:len(free)-1]
-			route, _, err := k.Place(Request{ID: req, ISL: w.isl[prompt], Prompt: &w.prompts[prompt]}, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.compare(t, k, w, prompt)
-			at[req] = Rank{route.Worker, route.Rank}
-			m.live[at[req]][req] = prompt
-			booked := int64(w.isl[prompt]) - int64(leading(m.cached[at[req]], w.ids[prompt]))*int64(k.blockSize)
-			m.load[at[req]] += booked
-			if r.IntN(2) == 0 {
-				k.PrefillCompleted(req, 0, nil)
-				m.load[at[req]] -= booked
-			} else {
-				k.Terminal(req, 0, nil)
-				m.load[at[req]] -= booked
-				delete(m.live[at[req]], req)
-				delete(at, req)
-				free = append(free, req)
-			}
+		case op < 35 && len(m.at) < 30:
+			m.place(t, prompt, r.IntN(2) == 0)
 		case op < 60:
-			for req := range requests { // the lowest live request ends
-				if where, ok := at[req]; ok {
-					k.Terminal(req, 0, nil)
-					delete(m.live[where], req)
-					delete(at, req)
-					free = append(free, req)
-					break
-				}
-			}
+			m.end()
 		case op < 80:
-			m.store(k, w, rank, prompt, r)
+			m.store(rank, prompt, r)
 		case op < 97:
-			m.evict(k, w, rank, prompt, r)
+			m.evict(rank, prompt, r)
 		case op == 97 && len(k.eligible) > int(2*k.dpSize):
-			k.WorkerDraining(rank.Worker, 0)
-			k.WorkerRemoved(rank.Worker, 0)
-			for d := range k.dpSize {
-				delete(m.cached, Rank{rank.Worker, d})
-				for req := range m.live[Rank{rank.Worker, d}] {
-					delete(at, req)
-					free = append(free, req)
-				}
-			}
-			slices.Sort(free)
+			m.remove(rank.Worker)
 		case op == 98 && len(k.eligible) < 200:
-			ready()
+			m.ready()
 		}
 		if err := k.book.check(); err != nil {
 			t.Fatalf("step %d: %v", step, err)
@@ -173,9 +129,70 @@ func (m *naive) play(t *testing.T, k *KV, w *world, r *rand.Rand, workers int) {
 	}
 }
 
+// ready adds a worker.
+func (m *naive) ready() {
+	m.k.WorkerReady(m.workers, 0)
+	for d := range m.k.dpSize {
+		m.cached[Rank{m.workers, d}], m.live[Rank{m.workers, d}] = map[kv.BlockID]bool{}, map[int32]int{}
+	}
+	m.workers++
+}
+
+// remove takes a worker away with whatever it serves.
+func (m *naive) remove(worker int32) {
+	m.k.WorkerDraining(worker, 0)
+	m.k.WorkerRemoved(worker, 0)
+	for d := range m.k.dpSize {
+		at := Rank{worker, d}
+		for req := range m.live[at] {
+			delete(m.at, req)
+			m.booked[req] = 0
+		}
+		delete(m.cached, at)
+		delete(m.live, at)
+		delete(m.load, at)
+	}
+}
+
+// place routes a request, whose prefill then completes at once or stays booked.
+func (m *naive) place(t *testing.T, prompt int, completes bool) {
+	req := int32(0)
+	for _, taken := m.at[req]; taken; _, taken = m.at[req] {
+		req++
+	}
+	isl := m.w.isl[prompt]
+	route, _, err := m.k.Place(Request{ID: req, ISL: isl, Prompt: &m.w.prompts[prompt]}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.compare(t, prompt)
+	at := Rank{route.Worker, route.Rank}
+	m.at[req], m.live[at][req] = at, prompt
+	if completes {
+		m.k.PrefillCompleted(req, 0, nil)
+		return
+	}
+	m.booked[req] = int64(isl) - int64(leading(m.cached[at], m.w.ids[prompt]))*int64(m.k.blockSize)
+	m.load[at] += m.booked[req]
+}
+
+// end ends the live request with the lowest number.
+func (m *naive) end() {
+	for req := range int32(30) {
+		if at, live := m.at[req]; live {
+			m.k.Terminal(req, 0, nil)
+			m.load[at] -= m.booked[req]
+			delete(m.live[at], req)
+			delete(m.at, req)
+			m.booked[req] = 0
+			return
+		}
+	}
+}
+
 // store announces the first blocks of a prompt, from some block on.
-func (m *naive) store(k *KV, w *world, at Rank, prompt int, r *rand.Rand) {
-	ids := w.ids[prompt]
+func (m *naive) store(at Rank, prompt int, r *rand.Rand) {
+	ids := m.w.ids[prompt]
 	from := int(leading(m.cached[at], ids))
 	if from > 0 {
 		from -= r.IntN(2) // storing a block again is a no-op
@@ -194,15 +211,15 @@ func (m *naive) store(k *KV, w *world, at Rank, prompt int, r *rand.Rand) {
 		ev.Add(id)
 		m.cached[at][id] = true
 	}
-	k.Observe(at, &ev, 0, nil)
+	m.k.Observe(at, &ev, 0, nil)
 }
 
 // evict gives up the last blocks of a prompt that no other cached block follows.
-func (m *naive) evict(k *KV, w *world, at Rank, prompt int, r *rand.Rand) {
-	ids := w.ids[prompt]
+func (m *naive) evict(at Rank, prompt int, r *rand.Rand) {
+	ids := m.w.ids[prompt]
 	held := int(leading(m.cached[at], ids))
 	keep := 0
-	for _, other := range w.ids { // blocks with a cached child of another prompt stay
+	for _, other := range m.w.ids { // blocks with a cached child of another prompt stay
 		common := 0
 		for common < min(len(ids), len(other)) && ids[common] == other[common] {
 			common++
@@ -221,12 +238,16 @@ func (m *naive) evict(k *KV, w *world, at Rank, prompt int, r *rand.Rand) {
 		ev.Add(ids[i])
 		delete(m.cached[at], ids[i])
 	}
-	k.Observe(at, &ev, 0, nil)
+	if r.IntN(3) == 0 { // SGLang frees pages in ascending order
+		slices.Reverse(ev.Blocks)
+	}
+	m.k.Observe(at, &ev, 0, nil)
 }
 
 // compare checks the loads of the placement that just happened.
-func (m *naive) compare(t *testing.T, k *KV, w *world, prompt int) {
+func (m *naive) compare(t *testing.T, prompt int) {
 	t.Helper()
+	k, w := m.k, m.w
 	for i := range k.loads {
 		l := &k.loads[i]
 		at := k.book.ranks[l.slot].Rank

@@ -1,10 +1,20 @@
 // Package router chooses the rank that serves a request: round robin, or the KV
 // router with its prefix index, active-sequence book, cost, queue and policy
-// classes (spec replay-runtime 6, kv-router).
+// classes.
 //
-// A Placement is called by the event loop in simulated time. Every hook may
-// release requests that were queued; they are appended to the caller's list and
-// dispatched at once, in list order.
+// A configuration is read with ParseDocument, a policy-class file with ParsePolicy,
+// and Document.Config makes the complete Config of both. NewKV and NewRoundRobin
+// return a Placement without workers; the event loop adds each with WorkerReady and
+// calls the hooks in simulated time, KV events of a pass before its outputs. Every
+// hook may release requests that were queued; they are appended to the caller's
+// list and dispatched at once, in list order.
+//
+// Loads are tokens and engine blocks, times float64 ms. One KV router serves one
+// pool; ties and softmax draws come from streams named by seed and side, so equal
+// calls give equal routes. Conservation: what a request books on its rank it takes
+// back at its terminal signal, and a block is live as long as a request holds it.
+//
+// Source: spec replay-runtime 6, kv-router.
 package router
 
 import "dynosweep/sim/kv"
