@@ -47,17 +47,21 @@ func (r *Record) UUID() string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(n>>48), n&(1<<48-1))
 }
 
-// bare stands for the detail of a record that was taken without capture.
-var bare = Detail{DispatchedMs: Unset, PrefillScheduler: -1, DecodeScheduler: -1,
-	PrefillAdmitMs: Unset, SourceHeldMs: Unset, DestinationReservedMs: Unset,
-	DestinationActivatedMs: Unset, DecodeAdmitMs: Unset, SourceReleasedMs: Unset,
-	PrefillReused: -1, DecodeReused: -1, PrefillOverlapTokens: -1, DecodeOverlapTokens: -1}
+// NoDetail is a detail in which nothing happened: the start of a captured record,
+// and what stands for the detail of one taken without capture.
+func NoDetail() Detail {
+	return Detail{DispatchedMs: Unset, PrefillScheduler: -1, DecodeScheduler: -1,
+		PrefillAdmitMs: Unset, SourceHeldMs: Unset, DestinationReservedMs: Unset,
+		DestinationActivatedMs: Unset, DecodeAdmitMs: Unset, SourceReleasedMs: Unset,
+		PrefillReused: -1, DecodeReused: -1, PrefillOverlapTokens: -1, DecodeOverlapTokens: -1}
+}
 
 // AppendJSON appends the record as one compact JSON object.
 func (r *Record) AppendJSON(b []byte) []byte {
 	d := r.Detail
 	if d == nil {
-		d = &bare
+		none := NoDetail()
+		d = &none
 	}
 	b = append(b, '{')
 	if d.RequestID != "" {

@@ -194,8 +194,10 @@ func (k *Key) Value(s *Summary) (v float64, ok bool) {
 	if k.get == nil || !k.In(s) {
 		return 0, false
 	}
-	v = k.get(s)
-	return v, !math.IsNaN(v) && !math.IsInf(v, 0)
+	if v = k.get(s); math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, false
+	}
+	return v, true
 }
 
 // Text is the string of a key of kind Text.

@@ -1,0 +1,242 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"dynosweep/sim/metrics"
+)
+
+// Planned is one row that points.parquet should have, in the order of the grid. A
+// point that never runs brings its Row; any other is taken from its part, and left
+// out while it has none.
+type Planned struct {
+	Key Key
+	Row *Point
+}
+
+// rowGroup is the number of rows per Parquet row group: what is held in memory.
+const rowGroup = 1 << 15
+
+// Keys of the metadata of every Parquet file.
+const (
+	metaVersion = "dynosweep.version"
+	metaSchema  = "dynosweep.schema_version"
+	metaSpec    = "dynosweep.spec_digest"
+	metaAxes    = "dynosweep.axes"                 // points: JSON list of column names
+	metaTTFT    = "dynosweep.sla_grid_ttft_ms"     // points: JSON list of limits
+	metaITL     = "dynosweep.sla_grid_mean_itl_ms" // points: JSON list of limits
+)
+
+// Finalize replaces the tables by ones made of the finished parts in plan order.
+// Each file is replaced whole; after an interruption it can be called again. A
+// child table without a row has no file.
+func (s *Store) Finalize(plan []Planned) error {
+	for id := Ticks; id < tableCount; id++ {
+		if err := s.writeChild(id, plan); err != nil {
+			return err
+		}
+	}
+	counts, err := s.writePoints(plan)
+	if err != nil {
+		return err
+	}
+	s.manifest.Points = counts
+	s.manifest.FinishedAt = stamp(s.opt.Now())
+	return s.writeManifest()
+}
+
+// writeChild joins the rows of one child table.
+func (s *Store) writeChild(id TableID, plan []Planned) error {
+	var with []Key
+	for _, p := range plan {
+		if p.Row == nil && s.finished[p.Key].tables[id] {
+			with = append(with, p.Key)
+		}
+	}
+	name := filepath.Join(s.dir, id.File())
+	if len(with) == 0 {
+		if err := s.fs.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	columns := Tables()[id].Columns
+	return writeDurably(s.fs, name, func(w io.Writer) error {
+		out, err := s.newParquet(w, columns, nil)
+		if err != nil {
+			return err
+		}
+		for _, key := range with {
+			err := eachBatch(s.partName(key), id, func(b arrow.RecordBatch) error {
+				same := array.NewRecordBatch(out.schema, b.Columns(), b.NumRows()) // with our field metadata
+				defer same.Release()
+				return out.write(same)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return out.close()
+	})
+}
+
+// writePoints writes points.parquet and counts its rows by status.
+func (s *Store) writePoints(plan []Planned) (map[Status]int, error) {
+	columns, counts := plain(s.columns), map[Status]int{}
+	err := writeDurably(s.fs, filepath.Join(s.dir, Points.File()), func(w io.Writer) error {
+		out, err := s.newParquet(w, columns, s.pointMetadata())
+		if err != nil {
+			return err
+		}
+		rows := array.NewRecordBuilder(memory.DefaultAllocator, out.schema)
+		defer rows.Release()
+		flush := func() error {
+			batch := rows.NewRecordBatch()
+			defer batch.Release()
+			return out.write(batch)
+		}
+		gathered := 0
+		for _, p := range plan {
+			cells, status, err := s.cells(p)
+			if err != nil {
+				return err
+			}
+			if cells == nil {
+				continue
+			}
+			counts[status]++
+			for i, v := range cells {
+				v.appendTo(rows.Field(i))
+			}
+			if gathered++; gathered%512 == 0 {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		return out.close()
+	})
+	return counts, err
+}
+
+// cells returns the row of a planned point; nil if it has not ended.
+func (s *Store) cells(p Planned) ([]Value, Status, error) {
+	cells := make([]Value, len(s.columns))
+	if p.Row != nil {
+		for i := range s.columns {
+			cells[i] = s.columns[i].of(p.Row)
+		}
+		return cells, p.Row.Status, nil
+	}
+	if _, ok := s.finished[p.Key]; !ok {
+		return nil, "", nil
+	}
+	name := s.partName(p.Key)
+	head, _, err := readHead(name)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range s.columns {
+		c := &s.columns[i]
+		if cells[i], err = parseJSON(head.Row[c.Name], c.Type); err != nil {
+			return nil, "", fmt.Errorf("%s: column %s: %w", name, c.Name, err)
+		}
+	}
+	return cells, head.Status, nil
+}
+
+// withAxes inserts the axis columns into the columns of points.parquet.
+func withAxes(axes []Axis) ([]columnOf[Point], error) {
+	cs := slices.Clone(pointColumns[:axisAt])
+	for i, a := range axes {
+		c := Column{Name: a.Name, Type: a.Type, Axis: true, Meaning: "axis of the specification"}
+		cs = append(cs, columnOf[Point]{c, func(p *Point) Value {
+			if i >= len(p.Axes) {
+				return Null
+			}
+			return p.Axes[i]
+		}})
+	}
+	cs = append(cs, pointColumns[axisAt:]...)
+	seen := make(map[string]bool, len(cs))
+	for i := range cs {
+		if seen[cs[i].Name] {
+			return nil, fmt.Errorf("axis %s: there is a column of that name", cs[i].Name)
+		}
+		seen[cs[i].Name] = true
+	}
+	return cs, nil
+}
+
+// pointMetadata is what a reader of points.parquet needs beside the columns.
+func (s *Store) pointMetadata() [][2]string {
+	names := make([]string, len(s.opt.Axes))
+	for i, a := range s.opt.Axes {
+		names[i] = a.Name
+	}
+	list := func(v any) string {
+		raw, _ := json.Marshal(v) // strings and finite numbers marshal
+		return string(raw)
+	}
+	return [][2]string{{metaAxes, list(names)}, {metaTTFT, list(metrics.GridTTFTMs)}, {metaITL, list(metrics.GridITLMs)}}
+}
+
+// arrowSchema is the schema of a table; units and meanings become field metadata.
+func arrowSchema(columns []Column, meta *arrow.Metadata) *arrow.Schema {
+	fields := make([]arrow.Field, len(columns))
+	for i, c := range columns {
+		fields[i] = arrow.Field{Name: c.Name, Type: c.Type.arrowType(), Nullable: !c.Required,
+			Metadata: arrow.MetadataFrom(map[string]string{"meaning": c.Meaning, "unit": c.Unit})}
+	}
+	return arrow.NewSchema(fields, meta)
+}
+
+// parquetWriter writes one table, a bounded number of rows in memory.
+type parquetWriter struct {
+	*pqarrow.FileWriter
+	schema *arrow.Schema
+}
+
+func (s *Store) newParquet(w io.Writer, columns []Column, more [][2]string) (*parquetWriter, error) {
+	schema := arrowSchema(columns, nil)
+	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
+		parquet.WithMaxRowGroupLength(rowGroup), parquet.WithCreatedBy("dynosweep "+s.opt.Identity.Version))
+	fw, err := pqarrow.NewFileWriter(schema, w, props, pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+	if err != nil {
+		return nil, err
+	}
+	meta := append([][2]string{{metaVersion, s.opt.Identity.Version}, {metaSchema, strconv.Itoa(SchemaVersion)},
+		{metaSpec, s.opt.Identity.SpecDigest}}, more...)
+	for _, kv := range meta {
+		if err := fw.AppendKeyValueMetadata(kv[0], kv[1]); err != nil {
+			return nil, err
+		}
+	}
+	return &parquetWriter{fw, schema}, nil
+}
+
+func (p *parquetWriter) write(b arrow.RecordBatch) error {
+	if b.NumRows() == 0 {
+		return nil
+	}
+	return p.WriteBuffered(b)
+}
+
+func (p *parquetWriter) close() error { return p.Close() }

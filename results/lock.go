@@ -1,0 +1,52 @@
+//go:build unix
+
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// holder is what the lock file says of the process that has it.
+type holder struct {
+	PID   int    `json:"pid"`
+	Host  string `json:"host"`
+	Since string `json:"since"`
+}
+
+// lockDir takes the directory's lock, which ends with the process. The error names
+// who holds it.
+func lockDir(dir string, now time.Time) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
+		}
+		var h holder
+		raw, _ := io.ReadAll(f)
+		if json.Unmarshal(raw, &h) != nil {
+			return nil, fmt.Errorf("%s is %w by another process", dir, ErrLocked)
+		}
+		return nil, fmt.Errorf("%s is %w by process %d on %s since %s: wait for it or stop it", dir, ErrLocked, h.PID, h.Host, h.Since)
+	}
+	host, _ := os.Hostname()
+	raw, _ := json.Marshal(holder{os.Getpid(), host, stamp(now)}) // plain strings marshal
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteAt(raw, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

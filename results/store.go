@@ -1,0 +1,328 @@
+// Package results is the results directory of a sweep: the schema of its tables,
+// the durable parts of finished points, the Parquet files made of them, and their
+// reader.
+//
+// The order of use is
+//
+//	store, err := Open(dir, options)        locks; refuses another specification
+//	for each point not in store.Finished(): in any order, from any goroutine
+//		part, err := store.Begin(key)
+//		part.Tick(...), part.Scaling(...)   streamed during the run
+//		part.Requests(records)              with capture
+//		part.Commit(&row)                   durable when it returns
+//	store.Finalize(plan)                    points.parquet and the others, in plan order
+//	store.Close()
+//
+// A part stands under parts/ as one file. Whatever interrupts a run, a part is
+// there whole or not at all, and Finalize makes the same bytes of the same parts,
+// outside manifest.json and columns named wall_*. Units stand in the schema
+// (Tables). Real time enters through Options.Now alone.
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Identity says whose results a directory holds.
+type Identity struct {
+	Name       string // of the specification
+	SpecDigest string
+	Version    string // of the program; a later one may continue
+}
+
+// Axis is a varied key of the specification and its column.
+type Axis struct {
+	Name string // dotted path, as topology.workers
+	Type Type
+}
+
+// Options open a Store.
+type Options struct {
+	Identity Identity
+	Axes     []Axis           // a function of the specification
+	Spec     []byte           // written as spec.yaml
+	Now      func() time.Time // real time, for manifest.json
+	FS       FS               // nil: Disk
+}
+
+// Store is an open results directory. Begin and Part.Commit may be called by many
+// goroutines; the other methods by one.
+type Store struct {
+	dir      string
+	opt      Options
+	fs       FS
+	lock     *os.File
+	columns  []columnOf[Point] // of points.parquet, axes included
+	manifest Manifest
+
+	mu       sync.Mutex
+	finished map[Key]Finished
+}
+
+// Finished is what a part says of its point and seed.
+type Finished struct {
+	Key    Key
+	Status Status
+	Reason string
+	tables tableSet
+}
+
+// tableSet says which tables a part has rows of.
+type tableSet [tableCount]bool
+
+// Files and folders of a results directory beside the tables.
+const (
+	manifestFile = "manifest.json"
+	specFile     = "spec.yaml"
+	lockFile     = ".lock"
+	partsDir     = "parts"
+	partSuffix   = ".part"
+)
+
+// ErrOther says that a directory belongs to another specification or schema, or to
+// nobody we know; ErrLocked that another process writes it.
+var (
+	ErrOther  = errors.New("not the results of this sweep")
+	ErrLocked = errors.New("locked")
+)
+
+// Open creates or continues the results directory dir and locks it.
+func Open(dir string, opt Options) (*Store, error) {
+	if opt.FS == nil {
+		opt.FS = Disk{}
+	}
+	s := &Store{dir: dir, opt: opt, fs: opt.FS, finished: map[Key]Finished{}}
+	var err error
+	if s.columns, err = withAxes(opt.Axes); err != nil {
+		return nil, err
+	}
+	if err := checkForeign(dir); err != nil {
+		return nil, err
+	}
+	if err := s.fs.MkdirAll(filepath.Join(dir, partsDir)); err != nil {
+		return nil, err
+	}
+	if s.lock, err = lockDir(dir, opt.Now()); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close gives the lock back. Parts in progress are lost.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// checkForeign refuses a folder that has files and is no results directory.
+func checkForeign(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == manifestFile {
+			return nil
+		}
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == lockFile, name == partsDir, name == specFile, strings.HasSuffix(name, tmpSuffix):
+		default:
+			return fmt.Errorf("%s holds %s and no %s, so it is no results directory (%w): choose another --out", dir, name, manifestFile, ErrOther)
+		}
+	}
+	return nil
+}
+
+// load reads what the directory says of itself, or writes it, and lists the parts.
+func (s *Store) load() error {
+	have, err := readManifest(s.dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return s.create()
+	case err != nil:
+		return err
+	}
+	if err := s.match(have); err != nil {
+		return err
+	}
+	s.manifest = *have
+	s.manifest.Version = s.opt.Identity.Version
+	s.manifest.StartedAt = stamp(s.opt.Now())
+	finished, err := listParts(s.dir, s.opt.Identity.SpecDigest)
+	for _, f := range finished {
+		s.finished[f.Key] = f
+	}
+	return err
+}
+
+// match refuses a directory of another specification or schema.
+func (s *Store) match(m *Manifest) error {
+	if m.SchemaVersion != SchemaVersion {
+		return fmt.Errorf("%s has schema version %d, this program writes %d (%w): choose another --out", s.dir, m.SchemaVersion, SchemaVersion, ErrOther)
+	}
+	if id := s.opt.Identity; m.SpecDigest != id.SpecDigest {
+		return fmt.Errorf("%s belongs to specification %s (%s), not to %s (%s) (%w): choose another --out", s.dir, m.SpecDigest, m.Name, id.SpecDigest, id.Name, ErrOther)
+	}
+	return nil
+}
+
+// create makes the directory ours: the specification first, the manifest last.
+func (s *Store) create() error {
+	now := stamp(s.opt.Now())
+	id := s.opt.Identity
+	s.manifest = Manifest{Name: id.Name, Version: id.Version, SchemaVersion: SchemaVersion,
+		SpecDigest: id.SpecDigest, CreatedAt: now, StartedAt: now}
+	err := writeDurably(s.fs, filepath.Join(s.dir, specFile), func(w io.Writer) error {
+		_, err := w.Write(s.opt.Spec)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeManifest()
+}
+
+// Finished lists the points that ended, by point id and seed.
+func (s *Store) Finished() []Finished {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Finished, 0, len(s.finished))
+	for _, f := range s.finished {
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(a, b Finished) int { return compareKeys(a.Key, b.Key) })
+	return out
+}
+
+// note remembers a part that became durable.
+func (s *Store) note(f Finished) {
+	s.mu.Lock()
+	s.finished[f.Key] = f
+	s.mu.Unlock()
+}
+
+// Write is Begin and Commit for a point without child rows.
+func (s *Store) Write(row *Point) error {
+	p, err := s.Begin(row.Key)
+	if err != nil {
+		return err
+	}
+	return p.Commit(row)
+}
+
+// partName is the file of a point and seed.
+func (s *Store) partName(k Key) string {
+	return filepath.Join(s.dir, partsDir, k.String()+partSuffix)
+}
+
+// String names the key: the point, and its seed where it has one.
+func (k Key) String() string {
+	if !k.Seeded {
+		return k.Point
+	}
+	return k.Point + "-seed" + strconv.FormatInt(k.Seed, 10)
+}
+
+func compareKeys(a, b Key) int {
+	if c := strings.Compare(a.Point, b.Point); c != 0 {
+		return c
+	}
+	switch {
+	case a.Seeded != b.Seeded && b.Seeded, a.Seed < b.Seed:
+		return -1
+	case a == b:
+		return 0
+	}
+	return 1
+}
+
+// encodeRow is the last frame of a part.
+func (s *Store) encodeRow(p *Point) ([]byte, error) {
+	head := partHead{SchemaVersion: SchemaVersion, SpecDigest: s.opt.Identity.SpecDigest,
+		Point: p.Key.Point, Status: p.Status, Reason: p.Reason, Row: map[string]json.RawMessage{}}
+	if p.Key.Seeded {
+		head.Seed = &p.Key.Seed
+	}
+	for i := range s.columns {
+		c := &s.columns[i]
+		raw, err := c.of(p).appendJSON(nil, c.Type)
+		if err != nil {
+			return nil, err
+		}
+		head.Row[c.Name] = raw
+	}
+	return json.Marshal(head)
+}
+
+// listParts reads every whole part of the specification; torn ones, unfinished ones
+// and those of another schema are passed over.
+func listParts(dir, digest string) ([]Finished, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, partsDir))
+	if err != nil {
+		return nil, err
+	}
+	var out []Finished
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), partSuffix) {
+			continue
+		}
+		head, set, err := readHead(filepath.Join(dir, partsDir, e.Name()))
+		if errors.Is(err, errTorn) || err == nil && (head.SchemaVersion != SchemaVersion || head.SpecDigest != digest) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		f := Finished{Key: Key{Point: head.Point}, Status: head.Status, Reason: head.Reason, tables: set}
+		if head.Seed != nil {
+			f.Key.Seed, f.Key.Seeded = *head.Seed, true
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// readHead reads and checks a whole part.
+func readHead(name string) (*partHead, tableSet, error) {
+	f, err := openFrames(name)
+	if err != nil {
+		return nil, tableSet{}, err
+	}
+	defer f.close()
+	raw, set, err := f.row()
+	if err != nil {
+		return nil, set, fmt.Errorf("%s: %w", name, err)
+	}
+	head := new(partHead)
+	if err := json.Unmarshal(raw, head); err != nil {
+		return nil, set, fmt.Errorf("%s: %w", name, errTorn)
+	}
+	return head, set, nil
+}
+
+// Inspect reads what a results directory says of itself and of its points, without
+// a lock: another process may be writing it.
+func Inspect(dir string) (*Manifest, []Finished, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	finished, err := listParts(dir, m.SpecDigest)
+	return m, finished, err
+}
