@@ -118,7 +118,19 @@ func (l *lines) next() bool {
 
 // fail makes an error at the present line.
 func (l *lines) fail(cause error, format string, args ...any) error {
-	return &InputError{File: l.path, Line: l.n, Msg: fmt.Sprintf(format, args...), Err: cause}
+	return l.spot().fail(cause, format, args...)
+}
+
+func (l *lines) spot() spot { return spot{l.path, l.n} }
+
+// spot is a line of a file.
+type spot struct {
+	path string
+	line int
+}
+
+func (s spot) fail(cause error, format string, args ...any) error {
+	return &InputError{File: s.path, Line: s.line, Msg: fmt.Sprintf(format, args...), Err: cause}
 }
 
 // close ends the reading; digest is the SHA-256 of the whole file.
@@ -143,4 +155,16 @@ func number(v float64) string {
 	default:
 		return s
 	}
+}
+
+// joinDigests returns the digest of one file, or one over those of several.
+func joinDigests(digests []string) string {
+	if len(digests) == 1 {
+		return digests[0]
+	}
+	sum := sha256.New()
+	for _, d := range digests {
+		io.WriteString(sum, d)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }

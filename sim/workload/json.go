@@ -25,6 +25,7 @@ type scanner struct {
 	key   []byte // of the member read last, until the next call
 	err   error
 	fresh bool   // just inside a bracket: no comma comes before the next item
+	loose bool   // inside skip: lone surrogates pass
 	buf   []byte // unescaped strings
 	stack []byte // open brackets of skip
 }
@@ -257,7 +258,7 @@ func (s *scanner) escape() bool {
 		s.buf = append(s.buf, '\t')
 	case 'u':
 		r := s.hex4()
-		if utf16.IsSurrogate(r) {
+		if utf16.IsSurrogate(r) && !s.loose {
 			if s.pos+1 >= len(s.text) || s.text[s.pos] != '\\' || s.text[s.pos+1] != 'u' {
 				s.fail("lone surrogate")
 				return false
@@ -290,6 +291,7 @@ func (s *scanner) hex4() rune {
 // skip reads over one value of any kind.
 func (s *scanner) skip() {
 	s.stack = s.stack[:0]
+	s.loose = true
 	for s.err == nil {
 		switch c := s.peek(); c {
 		case '{', '[':
@@ -308,9 +310,10 @@ func (s *scanner) skip() {
 			s.float()
 		}
 		if !s.resume() {
-			return
+			break
 		}
 	}
+	s.loose = false
 }
 
 // resume moves to the next value inside the brackets that skip has open; false

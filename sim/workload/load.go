@@ -21,10 +21,26 @@ func Load(files []string, o LoadOptions) (*Trace, error) {
 	if o.BlockSize > math.MaxInt32 {
 		return nil, fmt.Errorf("trace_block_size must be at most %d, got %d", math.MaxInt32, o.BlockSize)
 	}
+	t, err := read(files, o)
+	if err != nil {
+		return nil, err
+	}
+	t.path = files[0]
+	return t, nil
+}
+
+func read(files []string, o LoadOptions) (*Trace, error) {
 	switch o.Format {
 	case Mooncake, MooncakeDelta:
 		return loadMooncake(files[0], o)
-	default:
-		return nil, fmt.Errorf("trace_format='%s' is not known", o.Format)
+	case AgenticMooncake:
+		return loadAgentic(files[0], o)
+	case AppliedCompute:
+		return loadApplied(files[0], o)
+	case Dynamo:
+		return loadDynamo(files, o)
+	case Weka:
+		return loadWeka(files[0], o)
 	}
+	panic("workload: unknown format")
 }

@@ -160,17 +160,17 @@ func (r *row) checkLengths(l *lines, blockSize int) error {
 	if r.has&hasOutput == 0 {
 		return l.fail(nil, "trace line %d is missing output_length", l.n)
 	}
-	return r.checkOutput(l)
+	return r.checkOutput(l.spot(), l.n)
 }
 
 // checkOutput compares the output length with the authored tokens and both lengths
-// with what a request can number.
-func (r *row) checkOutput(l *lines) error {
-	if n := uint64(len(r.outputIDs)); r.has&hasOutputIDs != 0 && n != r.output {
-		return l.fail(nil, "trace line %d output_length %d does not match output_token_ids length %d", l.n, r.output, n)
+// with what a request can number. n is the line number that the message shows.
+func (r *row) checkOutput(at spot, n int) error {
+	if got := uint64(len(r.outputIDs)); r.has&hasOutputIDs != 0 && got != r.output {
+		return at.fail(nil, "trace line %d output_length %d does not match output_token_ids length %d", n, r.output, got)
 	}
 	if longest := max(r.input, r.output); longest > maxTokens {
-		return l.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", l.n, longest, maxTokens)
+		return at.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", n, longest, maxTokens)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ type Request struct {
 	PolicyClass    string // "" is none
 
 	Session    string // shown in the report if HasSession
-	Turn       int32
+	Turn       int32  // -1: none, as in a graph
 	HasSession bool
 	RequestID  string // authored id of a graph node, else ""
 	PlayID     string

@@ -73,6 +73,7 @@ func DefaultLoadOptions(f Format) LoadOptions {
 // Trace is a trace read and checked, immutable and safe for concurrent use.
 type Trace struct {
 	format    Format
+	path      string // of the first file
 	blockSize int
 	digest    string
 	sessions  []traceSession // by first appearance, then one more that ends the last
@@ -245,13 +246,13 @@ func (t *Trace) NewSource(d Drive) (Source, error) {
 		return nil, err
 	}
 	if t.graph != nil {
-		return t.newGraphSource(d)
+		return newPlays(t, d)
 	}
 	f := &traceFeed{trace: t, drive: d, named: true}
+	if err := f.shape(); err != nil {
+		return nil, err
+	}
 	if !d.ClosedLoop {
-		if err := f.shape(); err != nil {
-			return nil, err
-		}
 		f.named = t.multiTurn && !t.anonymous
 	}
 	var err error
@@ -317,25 +318,40 @@ type traceFeed struct {
 	at     int         // sessions handed out
 }
 
-// shape finds the first start and checks all of them.
+// shape checks the starts of all sessions and, in open loop, finds the first one.
+// In closed loop they are not used, may be missing, but must not be negative.
 func (f *traceFeed) shape() error {
 	t := f.trace
-	n := len(t.sessions) - 1
-	f.zeroMs = math.Inf(1)
-	latest := math.Inf(-1)
-	for i := range t.sessions[:n] {
-		s := &t.sessions[i]
-		if math.IsNaN(s.startMs) {
-			return fmt.Errorf("trace mode requires first_arrival_timestamp_ms for session %s", s.id())
+	sessions := t.sessions[:len(t.sessions)-1]
+	if !f.drive.ClosedLoop {
+		f.zeroMs = math.Inf(1)
+		for i := range sessions {
+			s := &sessions[i]
+			if math.IsNaN(s.startMs) {
+				return t.spot(s).fail(nil, "trace mode requires first_arrival_timestamp_ms for session %s", s.id())
+			}
+			f.zeroMs = min(f.zeroMs, s.startMs)
 		}
-		f.zeroMs = min(f.zeroMs, s.startMs)
-		latest = max(latest, s.startMs)
 	}
-	if math.IsInf((latest-f.zeroMs)/f.drive.Speedup, 0) {
-		return fmt.Errorf("starts from %s to %s ms do not fit one clock", number(f.zeroMs), number(latest))
+	for i := range sessions {
+		s := &sessions[i]
+		if startMs := (s.startMs - f.zeroMs) / f.drive.speedup(); startMs < 0 || math.IsInf(startMs, 0) {
+			return t.spot(s).fail(nil, "session %s has invalid first_arrival_timestamp_ms %s", s.id(), number(startMs))
+		}
 	}
 	return nil
 }
+
+// speedup is what starts and delays are divided by.
+func (d *Drive) speedup() float64 {
+	if d.ClosedLoop {
+		return 1
+	}
+	return d.Speedup
+}
+
+// spot is where a session begins in the trace's file.
+func (t *Trace) spot(s *traceSession) spot { return spot{t.path, int(s.line)} }
 
 func (f *traceFeed) next() (ref sessionRef, startMs float64, ok bool) {
 	t := f.trace
@@ -350,7 +366,7 @@ func (f *traceFeed) next() (ref sessionRef, startMs float64, ok bool) {
 	if t.order != nil {
 		i = int(t.order[i])
 	}
-	return sessionRef{index: int64(i)}, (t.sessions[i].startMs - f.zeroMs) / f.drive.Speedup, true
+	return sessionRef{index: int64(i)}, (t.sessions[i].startMs - f.zeroMs) / f.drive.speedup(), true
 }
 
 func (f *traceFeed) turns(ref sessionRef) int32 {
@@ -358,11 +374,7 @@ func (f *traceFeed) turns(ref sessionRef) int32 {
 }
 
 func (f *traceFeed) delayMs(ref sessionRef, turn int32) float64 {
-	delayMs := f.trace.turns[f.trace.sessions[ref.index].first+turn].delayMs
-	if f.drive.ClosedLoop {
-		return delayMs
-	}
-	return delayMs / f.drive.Speedup
+	return f.trace.turns[f.trace.sessions[ref.index].first+turn].delayMs / f.drive.speedup()
 }
 
 func (f *traceFeed) fill(r *Request, ref sessionRef, turn int32) {

@@ -1,0 +1,228 @@
+package workload
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// plays is the graph driver (spec workload 3.4, 3.5): a node becomes ready when its
+// last dependency has fired and not before its own time. With lanes only so many
+// plays run at once, in play order, each on the clock of its start.
+type plays struct {
+	trace   *Trace
+	graph   *graph
+	view    *view
+	drive   Drive
+	slots   slots
+	ready   turnHeap    // released nodes are not in it; ref.index is the node
+	readyMs []float64   // [node], the latest bound so far
+	waits   []int32     // [node], dependencies that have not fired
+	state   []playState // [play]
+	pending int32       // the next play without a lane; all have started: len(state)
+	left    int         // nodes that may still be released
+	ended   []nodeEnd   // since the last Flush
+}
+
+var _ Source = (*plays)(nil)
+
+// playState is one play of a run.
+type playState struct {
+	startMs    float64 // first release; NaN before
+	terminalMs float64 // when the last node completed, or the first one failed
+	settledMs  float64 // when nothing of it was in flight any more
+	open       int32   // nodes not completed
+	inflight   int32
+	unreleased int32
+	failed     bool
+	settled    bool
+}
+
+type nodeEnd struct {
+	node int32
+	how  Outcome
+	atMs float64
+}
+
+// newPlays returns the driver of an agentic trace.
+func newPlays(t *Trace, d Drive) (*plays, error) {
+	v, err := t.at(d.BlockSize)
+	if err != nil {
+		return nil, err
+	}
+	g := t.graph
+	n := len(t.turns)
+	p := &plays{trace: t, graph: g, view: v, drive: d, left: n,
+		readyMs: make([]float64, n), waits: slices.Clone(g.waits), state: make([]playState, len(g.plays))}
+	for i := range p.state {
+		nodes := int32(len(g.nodesOf(int32(i))))
+		p.state[i] = playState{startMs: math.NaN(), terminalMs: math.NaN(), settledMs: math.NaN(), open: nodes, unreleased: nodes}
+	}
+	first := len(p.state)
+	if d.Laned {
+		first = min(first, d.Lanes)
+	}
+	for range first {
+		p.startNext(0)
+	}
+	return p, nil
+}
+
+// startNext starts the next pending play, if there is one, at atMs.
+func (p *plays) startNext(atMs float64) {
+	if int(p.pending) == len(p.state) {
+		return
+	}
+	number := p.pending
+	p.pending++
+	for _, node := range p.graph.nodesOf(number) {
+		p.readyMs[node] = (p.trace.turns[node].delayMs - p.graph.zeroMs) / p.drive.Speedup
+		if p.drive.Laned {
+			rootMs := (p.graph.plays[number].rootMs - p.graph.zeroMs) / p.drive.Speedup
+			p.readyMs[node] = atMs + max(0, p.readyMs[node]-rootMs)
+		}
+		if p.waits[node] == 0 {
+			p.push(node)
+		}
+	}
+}
+
+func (p *plays) push(node int32) {
+	p.ready.push(turnEntry{readyMs: p.readyMs[node], ref: sessionRef{index: int64(node)}})
+}
+
+func (p *plays) NextMs() float64 {
+	if len(p.ready) == 0 {
+		return math.Inf(1)
+	}
+	return p.ready[0].readyMs
+}
+
+func (p *plays) BeginRelease(float64, int) {}
+
+func (p *plays) Next(nowMs float64) *Request {
+	if p.NextMs() > nowMs {
+		return nil
+	}
+	e := p.ready.pop()
+	node := int32(e.ref.index)
+	s := p.slots.take(e.ref, -1, e.readyMs)
+	t, g := p.trace, p.graph
+	t.fill(&s.Request, int(node))
+	s.Prompt = p.view.prompt(t, int(node), p.drive.BlockSize)
+	s.RequestID, s.PlayID = g.ids[node], g.plays[g.playOf[node]].id
+	s.Session, s.Turn, s.HasSession = g.sessions[node], -1, true
+	st := &p.state[g.playOf[node]]
+	if math.IsNaN(st.startMs) {
+		st.startMs = nowMs
+	}
+	st.inflight++
+	st.unreleased--
+	p.left--
+	p.fire(node, onDispatch, nowMs)
+	return &s.Request
+}
+
+// fire lets the edges of one kind that leave a node act.
+func (p *plays) fire(node int32, on trigger, atMs float64) {
+	if p.state[p.graph.playOf[node]].failed {
+		return
+	}
+	for _, e := range p.graph.from(node) {
+		if e.trigger != on {
+			continue
+		}
+		p.readyMs[e.to] = max(p.readyMs[e.to], atMs+e.delayMs/p.drive.Speedup)
+		if p.waits[e.to]--; p.waits[e.to] == 0 {
+			p.push(e.to)
+		}
+	}
+}
+
+func (p *plays) Done(handle int32, nowMs float64, _ int32, how Outcome) {
+	s := p.slots.put(handle)
+	p.ended = append(p.ended, nodeEnd{node: int32(s.ref.index), how: how, atMs: nowMs})
+}
+
+// Flush applies the ends of one instant by node: first all of them, then what they
+// settle.
+func (p *plays) Flush(nowMs float64) {
+	if len(p.ended) == 0 {
+		return
+	}
+	slices.SortFunc(p.ended, func(a, b nodeEnd) int { return cmp.Compare(a.node, b.node) })
+	for _, end := range p.ended {
+		st := &p.state[p.graph.playOf[end.node]]
+		st.inflight--
+		if end.how != Completed {
+			p.fail(p.graph.playOf[end.node], end.atMs)
+			continue
+		}
+		st.open--
+		if st.open == 0 && !st.failed {
+			st.terminalMs = end.atMs
+		}
+		p.fire(end.node, onCompletion, end.atMs)
+	}
+	for _, end := range p.ended {
+		st := &p.state[p.graph.playOf[end.node]]
+		if st.settled || st.open > 0 && !st.failed || st.inflight > 0 {
+			continue
+		}
+		st.settled, st.settledMs = true, end.atMs
+		p.startNext(end.atMs)
+	}
+	p.ended = p.ended[:0]
+}
+
+// fail ends a play: what it has not released never will be.
+func (p *plays) fail(number int32, atMs float64) {
+	st := &p.state[number]
+	if st.failed {
+		return
+	}
+	st.failed, st.terminalMs = true, atMs
+	p.left -= int(st.unreleased)
+	st.unreleased = 0
+	kept := p.ready[:0]
+	for _, e := range p.ready {
+		if p.graph.playOf[e.ref.index] != number {
+			kept = append(kept, e)
+		}
+	}
+	p.ready = kept
+	for i := len(kept)/2 - 1; i >= 0; i-- {
+		kept.sift(i, kept[i])
+	}
+}
+
+func (p *plays) Drained() bool    { return p.left == 0 }
+func (p *plays) ClosedLoop() bool { return false }
+
+// PlayOutcome is how one play went, in play order.
+type PlayOutcome struct {
+	PlayID     string
+	Status     string  // completed, failed or unfinished
+	StartMs    float64 // first release; NaN if none
+	TerminalMs float64 // last completion or first failure; NaN while unfinished
+	SettledMs  float64 // when nothing of it was in flight any more; NaN before
+}
+
+// PlayOutcomes lists the plays of an agentic source; nil for another.
+func PlayOutcomes(src Source) []PlayOutcome {
+	p, ok := src.(*plays)
+	if !ok {
+		return nil
+	}
+	out := make([]PlayOutcome, len(p.state))
+	for i, st := range p.state {
+		out[i] = PlayOutcome{PlayID: p.graph.plays[i].id, Status: "unfinished", StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs}
+		switch {
+		case st.failed:
+			out[i].Status = "failed"
+		case st.open == 0:
+			out[i].Status = "completed"
+		}
+	}
+	return out
+}
