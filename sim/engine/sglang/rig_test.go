@@ -48,6 +48,7 @@ type rig struct {
 	computed int64
 	retries  int
 	steps    int // passes, those inside runs included
+	inRuns   int
 }
 
 // fix is the fixed timing of the spec's examples.
@@ -282,6 +283,9 @@ func (g *rig) token(o *outcome, n int32) {
 // arrival, whichever is first.
 func (g *rig) decodeRun(t testing.TB) bool {
 	passes := 64
+	if g.concurrency > g.inflight && g.next < len(g.jobs) {
+		passes = 1 // a job is released during the next pass
+	}
 	var runs []engine.Run
 	var ran []*Core
 	for _, c := range g.cores {
@@ -323,7 +327,7 @@ func (g *rig) decodeRun(t testing.TB) bool {
 			g.out[id].last = now
 		}
 	}
-	g.steps += n
+	g.steps, g.inRuns = g.steps+n, g.inRuns+n
 	g.end = now // nobody ends: a boundary without signals
 	return true
 }

@@ -63,6 +63,7 @@ type Core struct {
 	refused   []int32    // of the pass: over max_model_len
 	order     []ranked   // scratch of the queue policy
 	keys      []kv.BlockID
+	plan      decodeRun
 	ev        *kv.Events // where events go now; nil: nobody listens
 	private   []int32    // requests with offered pages outside the tree; kept for events only
 }
