@@ -164,19 +164,6 @@ func (p *Pool) Release(held []int32, private int) {
 	}
 }
 
-// SoleVictims counts, up to n, the next blocks to be evicted before the first that
-// has another copy: evicting so many is no gain.
-func (p *Pool) SoleVictims(n int) int {
-	s := p.blocks[0].next
-	for i := range n {
-		if s == 0 || p.blocks[s].older != s {
-			return i
-		}
-		s = p.blocks[s].next
-	}
-	return n
-}
-
 // evict takes the n oldest inactive blocks away.
 func (p *Pool) evict(n int, ev *Events) {
 	opened := false
@@ -211,46 +198,4 @@ func (p *Pool) unlink(s int32) {
 	b := &p.blocks[s]
 	p.blocks[b.prev].next = b.next
 	p.blocks[b.next].prev = b.prev
-}
-
-// Check returns the first broken law of the pool.
-func (p *Pool) Check() error {
-	lru := 0
-	for s, before := p.blocks[0].next, int32(0); s != 0; before, s = s, p.blocks[s].next {
-		if b := &p.blocks[s]; b.refs != 0 || b.prev != before {
-			return fmt.Errorf("kv: slot %d in the LRU list has %d holders, neighbour %d, want 0 and %d", s, b.refs, b.prev, before)
-		}
-		lru++
-	}
-	unused := make([]bool, len(p.blocks))
-	unused[0] = true
-	for s := p.spare; s != 0; s = p.blocks[s].next {
-		unused[s] = true
-	}
-	cached, firsts := 0, 0
-	for s := int32(1); int(s) < len(p.blocks); s++ {
-		if unused[s] {
-			continue
-		}
-		cached++
-		b := &p.blocks[s]
-		if p.blocks[b.newer].older != s || p.blocks[b.older].newer != s || p.blocks[b.newer].id != b.id {
-			return fmt.Errorf("kv: ring of copies broken at slot %d (id %x)", s, uint64(b.id))
-		}
-		switch first := p.Find(b.id); {
-		case first == 0 || p.blocks[first].id != b.id:
-			return fmt.Errorf("kv: id %x of slot %d is not in the index (found slot %d)", uint64(b.id), s, first)
-		case first == s:
-			firsts++
-		}
-	}
-	switch {
-	case lru != p.inactive:
-		return fmt.Errorf("kv: %d blocks in the LRU list, %d inactive", lru, p.inactive)
-	case firsts != p.index.used:
-		return fmt.Errorf("kv: %d identities, %d in the index", firsts, p.index.used)
-	case p.free < 0 || p.private < 0 || p.free+p.private+cached != p.capacity:
-		return fmt.Errorf("kv: %d free + %d private + %d cached blocks, capacity %d", p.free, p.private, cached, p.capacity)
-	}
-	return nil
 }

@@ -39,7 +39,7 @@ const (
 	held     // finished source whose blocks wait for release
 )
 
-// request is one slot. Lengths are tokens.
+// request is one slot. Lengths are tokens. What a decode pass touches comes first.
 type request struct {
 	id       int32
 	prompt   int32
@@ -47,18 +47,19 @@ type request struct {
 	total    int32 // length at which it is complete
 	computed int32 // leading tokens whose KV exists
 	blocks   int32 // held, private ones included
+	cached   []int32
 
-	// What the pass numbered pass gave it.
-	tokens, share, have int32 // all tokens; prompt tokens; prompt tokens before
-	status              status
-	source              bool // blocks outlive completion (handoff)
-	destination         bool
-	pass                int64
+	pass   int64 // number of the latest pass that scheduled it, which gave it
+	tokens int32 // so many tokens,
+	share  int32 // so many of its prompt,
+	have   int32 // after so many of its prompt (if share > 0)
 
-	prev, next int32 // queue neighbours
-	order      int64 // of arrival, unique
-	cached     []int32
-	content    kv.Prompt
+	status      status
+	source      bool  // blocks outlive completion (handoff)
+	destination bool  // comes from another rank
+	prev, next  int32 // queue neighbours
+	order       int64 // of arrival, unique
+	content     kv.Prompt
 }
 
 // queued is what a request in a queue counts for in the metrics: prompt if it

@@ -17,24 +17,12 @@ func (c *Core) emit(nowMs float64) {
 	out := c.p.out
 	out.EndMs = nowMs + c.prefillMs()
 	out.ModelWork = c.p.scheduled > 0
-	reservation := 0
-	if c.sampler != nil {
-		var ok bool
-		if reservation, ok = c.reserve(); !ok {
-			return
-		}
-	}
-	batch, context, ready := c.decodeBatch()
-	if !ready {
-		return
-	}
-	out.EndMs += c.decodeMs(batch, context)
-	out.ModelWork = true
-	if c.sampler != nil {
-		c.burst(reservation)
-	} else {
+	if c.sampler == nil {
 		c.append()
+	} else if reservation, ok := c.reserve(); ok {
+		c.burst(reservation)
 	}
+	out.EndMs += c.decodeMs()
 }
 
 // emits reports that every token of r is computed: it gets the next one.
@@ -55,24 +43,20 @@ func (c *Core) finishTokenless() {
 	c.running = kept
 }
 
-// decodeBatch counts the requests that pay for a decode step and their lengths.
-// An aggregated rank gives the first token with the prompt, unless a draft model
-// speculates from it (spec engine-timing 2).
-func (c *Core) decodeBatch() (n, context int64, ready bool) {
-	free := c.cfg.Role == engine.Aggregated && c.sampler == nil
-	for _, s := range c.running {
-		r := &c.reqs[s]
-		if !r.emits() {
-			continue
-		}
-		ready = true
-		if free && r.length == r.prompt && r.advanced(c.passes) {
-			continue
-		}
-		n++
-		context += int64(r.length)
+// price adds an emitting request to the decode part and to the acceptance count,
+// before its tokens. An aggregated rank gives the first token with the prompt,
+// unless a draft model speculates from it (spec engine-timing 2).
+func (c *Core) price(r *request, accepted int32) {
+	advanced := r.advanced(c.passes)
+	if !advanced {
+		c.p.out.Accepted += int64(accepted)
+		c.p.out.Forwards++
 	}
-	return n, context, ready
+	if advanced && r.length == r.prompt && c.cfg.Role == engine.Aggregated && c.sampler == nil {
+		return
+	}
+	c.p.decodes++
+	c.p.context += int64(r.length)
 }
 
 // advanced reports that the prompt of r moved in this pass.
@@ -92,13 +76,12 @@ func (c *Core) prefillMs() float64 {
 	return c.clock("prefill", max(0, raw), c.cfg.SpeedupRatio)
 }
 
-// decodeMs is the clock time of the decode part: n requests of context tokens in
-// all.
-func (c *Core) decodeMs(n, context int64) float64 {
-	if n == 0 || c.cfg.Role == engine.Prefill {
+// decodeMs is the clock time of the decode part.
+func (c *Core) decodeMs() float64 {
+	if c.p.decodes == 0 || c.cfg.Role == engine.Prefill {
 		return 0
 	}
-	raw := c.cfg.Timing.DecodeMs(n, context, int64(c.cfg.Blocks)*int64(c.cfg.BlockSize))
+	raw := c.cfg.Timing.DecodeMs(c.p.decodes, c.p.context, int64(c.cfg.Blocks)*int64(c.cfg.BlockSize))
 	return c.clock("decode", raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio)
 }
 
@@ -132,10 +115,7 @@ func (c *Core) append() {
 			kept = append(kept, s)
 			continue
 		}
-		if !r.advanced(c.passes) {
-			out.Accepted++
-			out.Forwards++
-		}
+		c.price(r, 1)
 		r.length++
 		if r.length < r.total {
 			out.Signals = append(out.Signals, engine.Signal{Req: r.id, Tokens: 1})

@@ -14,6 +14,13 @@ import (
 // stays blocked. In it nothing is released, so the LRU list only loses heads, and
 // taking the blocks of several passes at once evicts the same ones in the same
 // order.
+//
+// Why a head that has no room stays so: its length and what it may reuse do not
+// grow. Held hits grow only where an evicted copy uncovers a held one, by at most
+// one per eviction, and every eviction takes one from the room. Where admission
+// counts room less promises, which a run does not move, there are no copies: with
+// full hits at most one request computes a prompt at a time, behind all blocks that
+// were visible, and a block outlives the blocks after it.
 
 // Run looks for a decode run of at most limit passes.
 func (c *Core) Run(limit int) engine.Run {
@@ -30,14 +37,10 @@ func (c *Core) Run(limit int) engine.Run {
 		context += int64(r.length)
 		limit = min(limit, int(r.total-r.length)-1)
 	}
-	if limit < 1 || c.mayReserve() {
+	if limit < 1 || !c.headStays() {
 		return engine.Run{}
 	}
-	stays, byRoom := c.headStays()
-	if !stays {
-		return engine.Run{}
-	}
-	passes, grown := c.affordable(limit, byRoom)
+	passes, grown := c.affordable(limit)
 	if passes < 1 {
 		return engine.Run{}
 	}
@@ -60,18 +63,10 @@ func (c *Core) growth(passes int) int {
 }
 
 // affordable cuts passes to those whose blocks the pool can give, and returns
-// those blocks. If a head waits for room, no evicted block may uncover a held
-// copy: that would be room.
-func (c *Core) affordable(passes int, headWaits bool) (n, blocks int) {
+// those blocks.
+func (c *Core) affordable(passes int) (n, blocks int) {
 	blocks = c.growth(passes)
-	free := c.pool.Free()
-	if blocks <= free {
-		return passes, blocks
-	}
-	supply := free + c.pool.Inactive()
-	if headWaits {
-		supply = free + c.pool.SoleVictims(min(c.pool.Inactive(), blocks-free))
-	}
+	supply := c.pool.Capacity() - c.pool.Active()
 	if blocks <= supply {
 		return passes, blocks
 	}
@@ -86,28 +81,26 @@ func (c *Core) affordable(passes int, headWaits bool) (n, blocks int) {
 	return lo, c.growth(lo)
 }
 
-// headStays reports that no pass of a decode run can admit or reject anybody, and
-// whether that is for want of room. More running tokens, fewer cached blocks and
-// less room keep a head blocked.
-func (c *Core) headStays() (stays, byRoom bool) {
+// headStays reports that no pass of a decode run can admit or reject anybody.
+func (c *Core) headStays() bool {
 	s := c.head()
 	if s == 0 || len(c.running) >= c.maxSeqs {
-		return true, false
+		return true
 	}
 	r := &c.reqs[s]
 	if r.computed > 0 || r.status == waiting && c.refuse(r) != engine.NoReason {
-		return false, false
+		return false
 	}
 	c.p.budget = c.maxTokens - len(c.running)
 	if c.p.budget == 0 && c.needsTokens(r) {
-		return true, false
+		return true
 	}
 	cached, fits := c.fits(s)
 	if !fits {
-		return true, true
+		return true
 	}
 	ahead := int(r.prompt) - cached
-	return ahead > 0 && !c.cfg.ChunkedPrefill && ahead > c.p.budget, false
+	return ahead > 0 && !c.cfg.ChunkedPrefill && ahead > c.p.budget
 }
 
 // Advance commits n passes of the run.

@@ -17,6 +17,7 @@ type pass struct {
 	// The prefill part: requests whose prompt advances, their prompt tokens after
 	// this pass and before it (spec engine-timing 2).
 	prefills, sumISL, sumPrefix int64
+	decodes, context            int64 // requests that pay for the decode part, their lengths
 
 	hits     []int32 // latest lookup: cached blocks of the prefix
 	rejected []engine.Signal
@@ -85,7 +86,8 @@ func (c *Core) defers(step int64) bool {
 func (c *Core) scheduleRunning() {
 	for i := 0; i < len(c.running) && c.p.budget > 0; {
 		s := c.running[i]
-		if r := &c.reqs[s]; c.p.deferred && r.computed < r.prompt {
+		r := &c.reqs[s]
+		if c.p.deferred && r.computed < r.prompt || c.decodes(r) {
 			i++
 			continue
 		}
@@ -96,6 +98,23 @@ func (c *Core) scheduleRunning() {
 			return
 		}
 	}
+}
+
+// decodes is schedule for the usual case, decided without a division: the newest
+// token of a request past its prompt, in a block that it has. False, with nothing
+// done, in any other case. The budget is not 0.
+func (c *Core) decodes(r *request) bool {
+	if r.computed != r.length-1 || r.computed < r.prompt || r.length > r.blocks*c.blockSize {
+		return false
+	}
+	r.computed = r.length
+	if r.computed >= int32(len(r.cached)+1)*c.blockSize {
+		c.finalize(r, r.computed, c.p.ev)
+	}
+	r.pass, r.tokens, r.share = c.passes, 1, 0
+	c.p.scheduled++
+	c.p.budget--
+	return true
 }
 
 // admit takes requests from the head of the queue while they fit.

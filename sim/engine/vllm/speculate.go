@@ -51,10 +51,7 @@ func (c *Core) burst(reservation int) {
 		if c.cfg.Role != engine.Prefill {
 			accepted = c.sampler.Accepted()
 		}
-		if !r.advanced(c.passes) {
-			out.Accepted += int64(accepted)
-			out.Forwards++
-		}
+		c.price(r, accepted)
 		n := min(accepted, r.total-r.length)
 		reservation -= c.lengthen(r, n)
 		sig := engine.Signal{Req: r.id, Tokens: n}
