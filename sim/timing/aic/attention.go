@@ -142,7 +142,8 @@ type decodeAttentionOp struct {
 	bound decodeSOL
 	heads
 	grid   *grid
-	walk   walker
+	walk   *walker         // of the last batch
+	walks  map[int]*walker // by batch
 	err    error
 	qkNorm float64 // ms added per call where the switch is on (spec aic-perfmodel 14)
 	field  func() (*utilField, float64, error)
@@ -202,8 +203,8 @@ func (o *decodeAttentionOp) silicon(st *step) float64 {
 		return st.fail(o.err)
 	}
 	b := float64(st.batch)
-	if b != o.walk.batch {
-		o.walk.aim(o.grid, float64(o.n), b)
+	if o.walk == nil || b != o.walk.batch {
+		o.aim(st.batch)
 	}
 	lo, hi := sampleSpan(st.seq)
 	sum := 0.0
@@ -211,13 +212,25 @@ func (o *decodeAttentionOp) silicon(st *step) float64 {
 		c := float64(lo + (hi-lo)*i/4)
 		v, ok := o.walk.at(o.grid, i, c)
 		if !ok {
-			if v, ok = o.grid.at(float64(o.n), b, c, &st.reach); !ok {
+			if v, ok = o.walk.outside(o.grid, i, c, &st.reach); !ok {
 				return st.fail(fmt.Errorf("generation_attention_perf: nothing measured near batch %d, length %d: %w", st.batch, st.seq, ErrMissing))
 			}
 		}
 		sum += v
 	}
 	return sum/5 + o.qkNorm
+}
+
+// aim turns to the walker of a batch.
+func (o *decodeAttentionOp) aim(batch int) {
+	if o.walk = o.walks[batch]; o.walk != nil {
+		return
+	}
+	if o.walks == nil {
+		o.walks = map[int]*walker{}
+	}
+	o.walk = newWalker(o.grid, float64(o.n), float64(batch))
+	o.walks[batch] = o.walk
 }
 
 func (o *decodeAttentionOp) sol(st *step) float64 {

@@ -209,13 +209,19 @@ func (g *grid) hold(c0, c1, c2 float64, r *reach) (float64, bool) {
 	if s.n == 0 {
 		return 0, false
 	}
-	r.note(math.Sqrt(s.best[0].d2))
-	anchors, radius := s.n, math.Inf(1)
-	if s.n == len(s.best) {
-		anchors, radius = 4, math.Sqrt(s.best[4].d2)
+	return g.fromAnchors(s.best[:s.n], c0, c1, c2, r), true
+}
+
+// fromAnchors weighs at least one leaf, nearest first; a fifth only bounds the radius.
+func (g *grid) fromAnchors(best []near, c0, c1, c2 float64, r *reach) float64 {
+	r.note(math.Sqrt(best[0].d2))
+	radius := math.Inf(1)
+	if len(best) == 5 {
+		radius = math.Sqrt(best[4].d2)
+		best = best[:4]
 	}
 	sum, total := 0.0, 0.0
-	for _, a := range s.best[:anchors] {
+	for _, a := range best {
 		d := math.Sqrt(a.d2)
 		w := 0.0
 		if math.IsInf(radius, 1) {
@@ -228,12 +234,12 @@ func (g *grid) hold(c0, c1, c2 float64, r *reach) (float64, bool) {
 		total += w
 	}
 	if total <= 0 {
-		sum, total = 0, float64(anchors)
-		for _, a := range s.best[:anchors] {
+		sum, total = 0, float64(len(best))
+		for _, a := range best {
 			sum += g.util[a.leaf]
 		}
 	}
-	return g.sol.sol(c0, c1, c2) / (sum / total), true
+	return g.sol.sol(c0, c1, c2) / (sum / total)
 }
 
 // search collects the nearest leaves, nearest first.

@@ -183,3 +183,36 @@ func TestOutsideIsCounted(t *testing.T) {
 		t.Errorf("outside: %+v", o)
 	}
 }
+
+// TestWalkHasTheBitsOfTheGrid compares the walked attention with five fresh queries.
+func TestWalkHasTheBitsOfTheGrid(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, s := range stepSetups[:4] {
+		m := openModel(t, s.system, s.backend, s.c)
+		for i := range m.generate {
+			o, ok := m.generate[i].op.(*decodeAttentionOp)
+			if !ok {
+				continue
+			}
+			for range 200 {
+				batch, from := 1+r.IntN(600), 1+r.IntN(1<<(4+r.IntN(14)))
+				for context := from; context < from+200; context += 1 + r.IntN(20) {
+					st := step{batch: batch, seq: context}
+					got := o.silicon(&st)
+					lo, hi := sampleSpan(context)
+					sum, want := 0.0, step{}
+					for i := range 5 {
+						v, _ := o.grid.at(float64(o.n), float64(batch), float64(lo+(hi-lo)*i/4), &want.reach)
+						sum += v
+					}
+					if want := sum/5 + o.qkNorm; got != want {
+						t.Fatalf("%v: batch %d, context %d: walked %v, asked %v", s, batch, context, got, want)
+					}
+					if st.reach != want.reach {
+						t.Fatalf("%v: batch %d, context %d: walked %+v, asked %+v", s, batch, context, st.reach, want.reach)
+					}
+				}
+			}
+		}
+	}
+}
