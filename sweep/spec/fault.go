@@ -19,6 +19,8 @@ type Fault struct {
 	Class  string // what the document failed to be, "" for a broken rule
 	Path   string // dotted path of the value, "" for the whole document
 	Msg    string // what is wrong and what to do
+
+	relation bool // values that are good alone do not fit each other
 }
 
 // Error prints "origin:line: class: path: message"; empty parts are left out.
@@ -71,13 +73,19 @@ func (f *faults) brokenAt(n *node, key, msg string) {
 	f.list = append(f.list, &Fault{Origin: f.origin, Line: n.line, Path: n.path, Msg: msg})
 }
 
+// misfitAt is brokenAt for a relation between values that are good alone.
+func (f *faults) misfitAt(n *node, key, msg string) {
+	f.brokenAt(n, key, msg)
+	f.list[len(f.list)-1].relation = true
+}
+
 func (f *faults) ok() bool { return len(f.list) == 0 }
 
 // err joins the faults, sorted by line and path; nil if there are none. Two
 // faults that read the same are told once.
 func (f *faults) err() error {
 	slices.SortStableFunc(f.list, func(a, b *Fault) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Msg, b.Msg))
 	})
 	var errs []error
 	for i, x := range f.list {

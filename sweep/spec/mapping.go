@@ -173,6 +173,14 @@ func (m mapping) rule(holds bool, key, msg string) {
 	}
 }
 
+// fits is rule for a relation between values that are good alone: alternatives of
+// a grid that break it are skipped.
+func (m mapping) fits(holds bool, key, msg string) {
+	if !holds {
+		m.f.misfitAt(m.node, key, msg)
+	}
+}
+
 // finite reports a number from lo up.
 func finite(v, lo float64) bool { return v >= lo && !math.IsInf(v, 1) }
 

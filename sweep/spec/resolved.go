@@ -1,9 +1,56 @@
 package spec
 
-import "dynosweep/sim/engine"
+import (
+	"os"
+	"path/filepath"
 
-// seal reads what identifies the role: its profile and table folders count by
-// content.
+	"dynosweep/sim/engine"
+)
+
+// relocate finds the files that the role names from the folder of its document.
+func (r *Role) relocate(dir string) {
+	if r.Timing.Path != "" {
+		r.Timing.Path = pathOf(dir, r.Timing.Path)
+	}
+	requests := []*AICRequest{&r.Timing.AIC}
+	if r.Capacity != nil {
+		requests = append(requests, &r.Capacity.Model)
+	}
+	for _, q := range requests {
+		if q.SystemsPath != "" {
+			q.SystemsPath = pathOf(dir, q.SystemsPath)
+		}
+		if local := pathOf(dir, q.Model); q.Model != "" && q.localConfig(local) != "" {
+			q.Model = local
+		}
+	}
+}
+
+// localConfig is the config.json of a model that is a local folder, "" for a name.
+func (q *AICRequest) localConfig(model string) string {
+	path := filepath.Join(model, "config.json")
+	if model == "" {
+		return ""
+	}
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// request is the model that the role's timing or capacity asks about, zero if none.
+func (r *Role) request() AICRequest {
+	if r.Capacity != nil {
+		return r.Capacity.Model
+	}
+	return r.Timing.AIC
+}
+
+// System is the hardware of the role's GPUs, "" where no document says it.
+func (r *Role) System() string { return r.request().System }
+
+// seal reads what identifies the role: its profile, local model and table folders
+// count by content.
 func (r *Role) seal(files *Files) error {
 	var err error
 	if r.Timing.Path != "" {
@@ -11,20 +58,19 @@ func (r *Role) seal(files *Files) error {
 			return err
 		}
 	}
-	if path := r.systemsPath(); path != "" {
-		if r.systems, err = files.ref(path); err != nil {
+	q := r.request()
+	if q.SystemsPath != "" {
+		if r.systems, err = files.ref(q.SystemsPath); err != nil {
+			return err
+		}
+	}
+	if path := q.localConfig(q.Model); path != "" {
+		if r.model, err = files.ref(path); err != nil {
 			return err
 		}
 	}
 	r.id = digest(r.resolved(false))
 	return nil
-}
-
-func (r *Role) systemsPath() string {
-	if r.Capacity != nil {
-		return r.Capacity.Model.SystemsPath
-	}
-	return r.Timing.AIC.SystemsPath
 }
 
 // resolved is the role as plain values in the nested shape of engine arguments.
@@ -81,14 +127,14 @@ func (r *Role) resolvedTiming(paths bool) map[string]any {
 	case Profile:
 		return map[string]any{"type": "external", "provider": "dynamo_profile", "config": map[string]any{"path": r.profile.show(paths)}}
 	case Measured:
-		return map[string]any{"type": "external", "provider": "ais", "config": t.AIC.resolved(r.systems, paths)}
+		return map[string]any{"type": "external", "provider": "ais", "config": t.AIC.resolved(r.model, r.systems, paths)}
 	}
 	return map[string]any{"type": "polynomial"}
 }
 
 // resolved is the request with the words of spec aic-perfmodel 1.4; null stands for
 // "from the checkpoint" and "not given".
-func (q *AICRequest) resolved(systems fileRef, paths bool) map[string]any {
+func (q *AICRequest) resolved(model, systems fileRef, paths bool) map[string]any {
 	m := map[string]any{"model": q.Model, "system": q.System, "backend": q.Backend, "worker_type": q.Role.String(),
 		"backend_version": orText(q.Version, "current"), "tp": q.TP, "pp": q.PP, "attention_dp": q.AttentionDP, "cp_size": q.CP,
 		"moe_tp_size": orNil(q.MoETP), "moe_ep_size": orNil(q.MoEEP), "nextn": q.NextN, "database_mode": q.Mode}
@@ -97,6 +143,9 @@ func (q *AICRequest) resolved(systems fileRef, paths bool) map[string]any {
 	}
 	if q.AttentionBackend != "" {
 		m["attention_backend"] = q.AttentionBackend
+	}
+	if model != (fileRef{}) {
+		m["model"] = model.show(paths)
 	}
 	if q.SystemsPath != "" {
 		m["systems_path"] = systems.show(paths)
@@ -113,6 +162,6 @@ func textOrNil(s string) any {
 
 func (r *Role) resolvedCapacity(paths bool) map[string]any {
 	c := r.Capacity
-	return map[string]any{"model": c.Model.resolved(r.systems, paths), "memory_fraction": c.MemoryFraction,
+	return map[string]any{"model": c.Model.resolved(r.model, r.systems, paths), "memory_fraction": c.MemoryFraction,
 		"cuda_graph_reserved_bytes": c.CUDAGraphReserved, "max_num_batched_tokens": orNil(c.MaxBatchedTokens)}
 }

@@ -29,8 +29,8 @@ type Role struct {
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
 
-	profile, systems fileRef
-	id               [32]byte
+	profile, model, systems fileRef
+	id                      [32]byte
 }
 
 // GPUs is the number of GPUs of one worker.
@@ -100,7 +100,7 @@ func (d *launchDoc) limits(c *engine.Config) {
 	e.rule(d.blocks.v <= maxBlocks, "num_gpu_blocks", fmt.Sprintf("num_gpu_blocks must be at most %d, got %d", maxBlocks, d.blocks.v))
 	e.positive(d.blockSize, "block_size")
 	if c.Backend != engine.SGLang {
-		e.rule(!d.blockSize.set || d.blockSize.v != 1, "block_size", "vLLM/TRT-LLM block_size must be at least two")
+		e.fits(!d.blockSize.set || d.blockSize.v != 1, "block_size", "vLLM/TRT-LLM block_size must be at least two")
 	}
 	e.rule(d.blockSize.v <= maxBlockSize, "block_size", fmt.Sprintf("block_size must be at most %d, got %d", maxBlockSize, d.blockSize.v))
 	e.positive(d.maxModelLen, "max_model_len")
@@ -123,11 +123,11 @@ func (o opt[T]) orUnlimited(def T) T {
 func (d *launchDoc) features(c *engine.Config) {
 	e := d.engine
 	e.positive(d.scheduleInterval, "prefill_schedule_interval")
-	e.rule(d.scheduleInterval.or(1) == 1 || c.Backend == engine.VLLM, "prefill_schedule_interval",
+	e.fits(d.scheduleInterval.or(1) == 1 || c.Backend == engine.VLLM, "prefill_schedule_interval",
 		"prefill_schedule_interval is supported only for backend=vllm; use prefill_decode_interval for backend=sglang")
-	e.rule(d.decodeInterval.v == 0 || c.Backend == engine.SGLang, "prefill_decode_interval",
+	e.fits(d.decodeInterval.v == 0 || c.Backend == engine.SGLang, "prefill_decode_interval",
 		"prefill_decode_interval is supported only for backend=sglang")
-	e.rule(d.chunked.or(true) || c.Backend != engine.SGLang, "enable_chunked_prefill",
+	e.fits(d.chunked.or(true) || c.Backend != engine.SGLang, "enable_chunked_prefill",
 		"enable_chunked_prefill=false is not supported for backend=sglang")
 	for _, ratio := range [...]struct {
 		o   opt[float64]
@@ -156,7 +156,7 @@ func (d *launchDoc) speculation(r *Role) {
 		e.rule(false, "aic_nextn", fmt.Sprintf("aic_nextn must be in 1..=5, got %d", d.nextN.v))
 		return
 	}
-	e.rule(c.DecodeSpeedupRatio == 1, "aic_nextn",
+	e.fits(c.DecodeSpeedupRatio == 1, "aic_nextn",
 		"aic_nextn requires decode_speedup_ratio=1.0 because MTP output acceleration is modeled by burst sampling")
 	rates, text, err := acceptRates(d.rates.v, int(d.nextN.v))
 	if err != nil {
@@ -229,7 +229,7 @@ func (d *launchDoc) sglangRules(c *engine.Config) {
 	s.rule(d.chunk.or(1) > 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be positive")
 	s.rule(finite(d.conservativeness.v, 0), "schedule_conservativeness", "sglang.schedule_conservativeness must be finite and non-negative")
 	if c.Backend == engine.SGLang && c.BlockSize > 0 {
-		s.rule(c.SGLang.ChunkedPrefillSize%c.BlockSize == 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be divisible by block_size")
+		s.fits(c.SGLang.ChunkedPrefillSize%c.BlockSize == 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be divisible by block_size")
 	}
 }
 
@@ -259,6 +259,6 @@ func (d *launchDoc) parallelism(r *Role) {
 	r.Rank.DPSize = r.DPSize
 	c := &r.Rank
 	if c.Backend == engine.SGLang && c.SGLang.ChunkedPrefillSize > 0 && r.DPSize > 0 && c.SGLang.ChunkedPrefillSize/r.DPSize == 0 {
-		d.mapping.rule(false, "dp_size", fmt.Sprintf("SGLang attention DP size %d reduces chunked_prefill_size=%d to zero", r.DPSize, c.SGLang.ChunkedPrefillSize))
+		d.mapping.fits(false, "dp_size", fmt.Sprintf("SGLang attention DP size %d reduces chunked_prefill_size=%d to zero", r.DPSize, c.SGLang.ChunkedPrefillSize))
 	}
 }

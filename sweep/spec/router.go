@@ -18,8 +18,8 @@ type Router struct {
 	Estimator  *AICRequest   // prefill-load estimate, nil: none
 	EventLagMs float64
 
-	systems fileRef
-	id      [32]byte
+	model, systems fileRef
+	id             [32]byte
 }
 
 // routerDoc is what a document says about placement.
@@ -33,6 +33,7 @@ type routerDoc struct {
 	modelName string
 	estimator *AICRequest
 	lagMs     float64
+	ais       bool // config asks for the prefill-load estimate
 }
 
 // complete reads the configuration and the policy file. queuePolicy is the one of
@@ -176,10 +177,17 @@ func (r *Router) complete(ask TimingResolver) (router.Config, error) {
 
 // seal reads what identifies the router: a policy file counts by what it says.
 func (r *Router) seal(files *Files) error {
-	if e := r.Estimator; e != nil && e.SystemsPath != "" {
+	if e := r.Estimator; e != nil {
 		var err error
-		if r.systems, err = files.ref(e.SystemsPath); err != nil {
-			return err
+		if e.SystemsPath != "" {
+			if r.systems, err = files.ref(e.SystemsPath); err != nil {
+				return err
+			}
+		}
+		if path := e.localConfig(e.Model); path != "" {
+			if r.model, err = files.ref(path); err != nil {
+				return err
+			}
 		}
 	}
 	r.id = digest(r.resolved(false))
@@ -199,7 +207,7 @@ func (r *Router) resolved(paths bool) map[string]any {
 		"router_assume_kv_reuse": c.AssumeKVReuse, "router_track_prefill_tokens": c.TrackPrefillTokens,
 		"router_policy": plainProfile(&c.Profile)}}
 	if r.Estimator != nil {
-		m["prefill_load_model"] = r.Estimator.resolved(r.systems, paths)
+		m["prefill_load_model"] = r.Estimator.resolved(r.model, r.systems, paths)
 	}
 	return m
 }

@@ -97,6 +97,7 @@ func (r *Role) drawn() bool {
 // WithSeed returns the run with seed s of a sweep: the router draws from s, and
 // arrivals and draft tokens from 41 + s where the document leaves them open.
 func (r Run) WithSeed(s uint64) Run {
+	r = r.WithDefaultSeeds()
 	r.RouterSeed, r.MTPSeed = s, seedOffset+s
 	if !r.Workload.ArrivalSeedGiven {
 		r.ArrivalSeed = seedOffset + s

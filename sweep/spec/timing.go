@@ -306,11 +306,11 @@ var defaultFraction = [...]float64{engine.VLLM: 0.9, engine.SGLang: 0.88, engine
 func (a *aicDoc) complete(r *Role) AICRequest {
 	q := a.req
 	backend := r.Rank.Backend.String()
-	a.rule(q.Backend == "" || q.Backend == backend, "backend",
+	a.fits(q.Backend == "" || q.Backend == backend, "backend",
 		"the timing backend "+q.Backend+" must equal the engine's backend "+backend)
 	q.Backend, q.Role = backend, r.Rank.Role
-	a.rule(!a.role.set || a.role.v == int(r.Rank.Role), "worker_type", "worker_type must equal engine.worker_type")
-	a.rule(!a.blockSize.set || a.blockSize.v == uint64(r.Rank.BlockSize), "kv_block_size",
+	a.fits(!a.role.set || a.role.v == int(r.Rank.Role), "worker_type", "worker_type must equal engine.worker_type")
+	a.fits(!a.blockSize.set || a.blockSize.v == uint64(r.Rank.BlockSize), "kv_block_size",
 		fmt.Sprintf("kv_block_size must equal block_size %d", r.Rank.BlockSize))
 	q.TP, q.AttentionDP, q.NextN = r.TensorParallel, r.DPSize, r.Rank.NextN
 	a.equals(a.tp, "tp", "tensor_parallel_size", q.TP)
@@ -322,7 +322,7 @@ func (a *aicDoc) complete(r *Role) AICRequest {
 	a.rule(a.moeTP.set == a.moeEP.set, "moe_tp_size", "moe_tp_size and moe_ep_size must be given together")
 	if a.moeTP.set && a.moeEP.set {
 		width := uint64(q.TP) * uint64(q.AttentionDP) * uint64(q.CP)
-		a.rule(a.moeTP.v > 0 && a.moeEP.v > 0 && a.moeTP.v*a.moeEP.v == width, "moe_tp_size",
+		a.fits(a.moeTP.v > 0 && a.moeEP.v > 0 && a.moeTP.v*a.moeEP.v == width, "moe_tp_size",
 			fmt.Sprintf("Parallelism width mismatch: tp*attention_dp*cp is %d, moe_tp_size*moe_ep_size is %d", width, a.moeTP.v*a.moeEP.v))
 		q.MoETP, q.MoEEP = count(a.moeTP.v), count(a.moeEP.v)
 	}
@@ -331,5 +331,5 @@ func (a *aicDoc) complete(r *Role) AICRequest {
 
 // equals checks that a value given twice is the same.
 func (a *aicDoc) equals(o opt[uint64], key, twin string, want int) {
-	a.rule(!o.set || o.v == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, twin, want, o.v))
+	a.fits(!o.set || o.v == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, twin, want, o.v))
 }
