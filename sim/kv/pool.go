@@ -19,7 +19,7 @@ import (
 //
 // Several blocks may have one identity (copies). Lookup finds the oldest; when it
 // is evicted the next takes its place. Memory follows the most blocks ever cached
-// at once, about 48 bytes each, never the number of identities.
+// at once, 48 to 80 bytes each, never the number of identities.
 type Pool struct {
 	capacity int
 	free     int
@@ -125,6 +125,12 @@ func (p *Pool) CacheOwn(id BlockID) (slot int32, visible bool) {
 		p.spare = p.blocks[slot].next
 	} else {
 		slot = int32(len(p.blocks))
+		if len(p.blocks) == cap(p.blocks) {
+			// Doubled, but never beyond what the pool can hold.
+			more := make([]block, len(p.blocks), min(max(16, 2*len(p.blocks)), p.capacity+1))
+			copy(more, p.blocks)
+			p.blocks = more
+		}
 		p.blocks = append(p.blocks, block{})
 	}
 	b := &p.blocks[slot]

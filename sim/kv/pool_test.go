@@ -1,0 +1,206 @@
+package kv
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// slowPool is the pool of spec engine-vllm 4 written with maps and scans.
+type slowPool struct {
+	capacity, free, private int
+	copies                  map[BlockID][]*slowBlock
+	lru                     []*slowBlock
+	removed                 []BlockID
+}
+
+type slowBlock struct {
+	id   BlockID
+	refs int
+}
+
+func (p *slowPool) acquire(prefix []*slowBlock, fresh int) bool {
+	evict := max(0, fresh-p.free)
+	cold := 0
+	for _, b := range prefix {
+		if b.refs == 0 {
+			cold++
+		}
+	}
+	if evict > len(p.lru)-cold {
+		return false
+	}
+	for _, b := range prefix {
+		b.refs++
+		p.lru = slices.DeleteFunc(p.lru, func(o *slowBlock) bool { return o == b })
+	}
+	p.free -= fresh - evict
+	for range evict {
+		b := p.lru[0]
+		p.lru = p.lru[1:]
+		left := slices.DeleteFunc(p.copies[b.id], func(o *slowBlock) bool { return o == b })
+		if p.copies[b.id] = left; len(left) == 0 {
+			delete(p.copies, b.id)
+			p.removed = append(p.removed, b.id)
+		}
+	}
+	p.private += fresh
+	return true
+}
+
+func (p *slowPool) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "capacity %d free %d private %d inactive %d\nlru", p.capacity, p.free, p.private, len(p.lru))
+	for _, k := range p.lru {
+		fmt.Fprintf(&b, " %x", uint64(k.id))
+	}
+	var ids []BlockID
+	for id := range p.copies {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		fmt.Fprintf(&b, "\n%016x:", uint64(id))
+		for _, k := range p.copies[id] {
+			fmt.Fprint(&b, " ", k.refs)
+		}
+	}
+	return b.String() + "\n"
+}
+
+// lease is the same holding in both pools.
+type lease struct {
+	slots   []int32
+	blocks  []*slowBlock
+	private int
+}
+
+func TestPoolEqualsItsDefinition(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		capacity := 1 + rng.IntN(80)
+		fast := NewPool(capacity)
+		slow := &slowPool{capacity: capacity, free: capacity, copies: map[BlockID][]*slowBlock{}}
+		var ev Events
+		var leases []*lease
+		ids := 1 + rng.IntN(100)
+		for step := range 400 {
+			switch op := rng.IntN(4); {
+			case op < 2:
+				l := new(lease)
+				for range rng.IntN(6) {
+					id := BlockID(rng.IntN(ids)) << (rng.IntN(2) * 40)
+					if s := fast.Find(id); s != 0 && !slices.Contains(l.slots, s) {
+						l.slots, l.blocks = append(l.slots, s), append(l.blocks, slow.copies[id][0])
+					}
+				}
+				l.private = rng.IntN(8)
+				got, want := fast.Acquire(l.slots, l.private, &ev), slow.acquire(l.blocks, l.private)
+				if got != want {
+					t.Fatalf("seed %d step %d: acquire %v, want %v", seed, step, got, want)
+				}
+				if got {
+					leases = append(leases, l)
+				}
+			case len(leases) == 0:
+			case op == 2:
+				l := leases[rng.IntN(len(leases))]
+				if l.private == 0 {
+					break
+				}
+				l.private--
+				id := BlockID(rng.IntN(ids)) << (rng.IntN(2) * 40)
+				slot, visible := fast.Cache(id)
+				b := &slowBlock{id, 1}
+				if visible != (len(slow.copies[id]) == 0) {
+					t.Fatalf("seed %d step %d: newly visible %v", seed, step, visible)
+				}
+				slow.copies[id] = append(slow.copies[id], b)
+				slow.private--
+				l.slots, l.blocks = append(l.slots, slot), append(l.blocks, b)
+			default:
+				i := rng.IntN(len(leases))
+				l := leases[i]
+				leases = slices.Delete(leases, i, i+1)
+				fast.Release(l.slots, l.private)
+				slow.free += l.private
+				slow.private -= l.private
+				for _, b := range slices.Backward(l.blocks) {
+					if b.refs--; b.refs == 0 {
+						slow.lru = append(slow.lru, b)
+					}
+				}
+			}
+			if got, want := fast.String(), slow.String(); got != want {
+				t.Fatalf("seed %d step %d:\n%s\nwant\n%s", seed, step, got, want)
+			}
+			if err := fast.Check(); err != nil {
+				t.Fatalf("seed %d step %d: %v", seed, step, err)
+			}
+		}
+		if !slices.Equal(ev.Blocks, slow.removed) {
+			t.Fatalf("seed %d: removed %x, want %x", seed, ev.Blocks, slow.removed)
+		}
+	}
+}
+
+func TestAnAcquireIsOneRemovedEvent(t *testing.T) {
+	p := NewPool(4)
+	p.Acquire(nil, 4, nil)
+	var slots []int32
+	for id := range BlockID(4) {
+		s, _ := p.Cache(id)
+		slots = append(slots, s)
+	}
+	p.Release(slots, 0)
+	var ev Events
+	p.Acquire(nil, 3, &ev)
+	if len(ev.Items) != 1 || ev.Items[0].Stored || !slices.Equal(ev.Of(ev.Items[0]), []BlockID{3, 2, 1}) {
+		t.Errorf("events %+v, want one that removes 3, 2, 1", ev)
+	}
+}
+
+func TestGainsStandStillWhileHitsCanOnlyBeLost(t *testing.T) {
+	p := NewPool(4)
+	p.Acquire(nil, 4, nil)
+	a, _ := p.CacheOwn(7)
+	p.Release([]int32{a}, 2)
+	before := p.Gains()
+	p.Acquire(nil, 2, nil)
+	p.CacheOwn(8)
+	p.Acquire(nil, 1, nil) // evicts 7
+	if p.Find(7) != 0 || p.Gains() != before {
+		t.Errorf("7 at slot %d, gains %d, want 0 and %d", p.Find(7), p.Gains(), before)
+	}
+	p.Cache(9)
+	if p.Gains() == before {
+		t.Error("a new identity is no gain")
+	}
+}
+
+func TestFullPoolOfDefaultSizeTakesLessThanAMegabyte(t *testing.T) {
+	p := NewPool(16384)
+	p.Acquire(nil, 16384, nil)
+	for i := range 16384 {
+		p.Cache(PrivateBase(int64(i)))
+	}
+	if size := cap(p.blocks)*int(unsafe.Sizeof(block{})) + 8*cap(p.index.entries); size > 850_000 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	p := NewPool(16384)
+	p.Acquire(nil, 16384, nil)
+	for i := range 16384 {
+		p.Cache(BlockID(i))
+	}
+	var sum int32
+	for i := range b.N {
+		sum += p.Find(BlockID(i & 16383))
+	}
+	_ = sum
+}
