@@ -155,4 +155,3 @@ func hardware(m timing.Model) planner.PassTimes {
 	}
 	return nil
 }
-

@@ -106,18 +106,8 @@ func (o *outputs) observe(c *cli.Command, run *spec.Run, w *sweep.Watch) error {
 		o.jsonl = out
 	}
 	if path := c.String("telemetry-jsonl"); path != "" {
-		out, err := o.create(path, stdout)
-		if err != nil {
+		if err := o.telemetry(path, stdout, run, w); err != nil {
 			return badInput(err)
-		}
-		if run.TelemetryMs == 0 {
-			run.TelemetryMs = defaultTelemetryMs
-		}
-		var line []byte
-		w.Telemetry = func(s *metrics.Sample) error {
-			line = append(s.AppendJSON(line[:0]), '\n')
-			_, err := out.Write(line)
-			return err
 		}
 	} else if c.IsSet("telemetry-interval-ms") {
 		return badInput(errors.New("--telemetry-interval-ms needs --telemetry-jsonl FILE"))
@@ -133,6 +123,25 @@ func (o *outputs) observe(c *cli.Command, run *spec.Run, w *sweep.Watch) error {
 }
 
 const defaultTelemetryMs = 1000
+
+// telemetry streams samples to path, every second of simulated time unless the run
+// says otherwise.
+func (o *outputs) telemetry(path string, stdout io.Writer, run *spec.Run, w *sweep.Watch) error {
+	out, err := o.create(path, stdout)
+	if err != nil {
+		return err
+	}
+	if run.TelemetryMs == 0 {
+		run.TelemetryMs = defaultTelemetryMs
+	}
+	var line []byte
+	w.Telemetry = func(s *metrics.Sample) error {
+		line = append(s.AppendJSON(line[:0]), '\n')
+		_, err := out.Write(line)
+		return err
+	}
+	return nil
+}
 
 // kvEventWriter writes one JSON object per stored or removed event. Block ids name
 // a block with its whole prefix; they are the run's own and only compare equal.

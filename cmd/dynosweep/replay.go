@@ -46,7 +46,21 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	return runAndReport(ctx, c, &run, asserts)
+	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
+	for _, n := range notices(&run) {
+		fmt.Fprintln(stderr, "notice:", n)
+	}
+	files := &outputs{}
+	defer files.discard()
+	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
+	if err := files.observe(c, &run, &w); err != nil {
+		return err
+	}
+	out, err := runAndReport(ctx, stdout, stderr, &sweep.Inputs{}, &run, files, w, reportPath(c.String("report-json"), time.Now()))
+	if err != nil {
+		return err
+	}
+	return verdict(c, out, asserts)
 }
 
 func assertions(texts []string) ([]metrics.Assertion, error) {
@@ -63,50 +77,37 @@ func assertions(texts []string) ([]metrics.Assertion, error) {
 
 // runAndReport runs one configuration, writes the files that were asked for and
 // prints the table. Output files open before the run, so that a bad path costs no
-// simulation.
-func runAndReport(ctx context.Context, c *cli.Command, run *spec.Run, asserts []metrics.Assertion) error {
-	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
-	for _, n := range notices(run) {
-		fmt.Fprintln(stderr, "notice:", n)
-	}
-	files := &outputs{}
-	defer files.discard()
-	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
-	if err := files.observe(c, run, &w); err != nil {
-		return err
-	}
-	report, err := files.create(reportPath(c.String("report-json"), time.Now()), stdout)
+// simulation; none appears if the run fails.
+func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Inputs, run *spec.Run, files *outputs, w sweep.Watch, path string) (*sweep.Outcome, error) {
+	report, err := files.create(path, stdout)
 	if err != nil {
-		return badInput(err)
+		return nil, badInput(err)
 	}
 	var ticks tickLog
 	if run.Planner != nil {
 		ticks.watch(&w.Observers)
 	}
-	out, err := sweep.Execute(ctx, &sweep.Inputs{}, run, w)
+	out, err := sweep.Execute(ctx, in, run, w)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := files.records(out); err != nil {
-		return err
+		return nil, err
 	}
 	doc := metrics.Report{Summary: out.Summary, Provenance: provenance(run, out)}
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
 	}
 	if err := doc.WriteJSON(report); err != nil {
-		return err
+		return nil, err
 	}
 	if err := files.commit(); err != nil {
-		return err
+		return nil, err
 	}
-	if c.String("report-json") == "-" {
+	if report.path == "" {
 		stdout = stderr // the report has standard output for itself
 	}
-	if err := printOutcome(stdout, run, out, report.path); err != nil {
-		return err
-	}
-	return verdict(c, out, asserts)
+	return out, printOutcome(stdout, run, out, report.path)
 }
 
 // verdict checks what the user demanded of the figures.

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"dynosweep/results"
+	"dynosweep/sweep"
+)
+
+// progress shows how a sweep gets on: a bar on a terminal, else a plain line now
+// and then. Real time is for people alone and reaches no figure.
+type progress struct {
+	w     io.Writer
+	quiet bool
+	now   func() time.Time
+	began time.Time
+	last  time.Time
+	bar   *progressbar.ProgressBar
+	tty   bool
+}
+
+// linePause is the least time between two plain lines.
+const linePause = time.Second
+
+func newProgress(w io.Writer, quiet bool, now func() time.Time) *progress {
+	p := &progress{w: w, quiet: quiet, now: now, began: now()}
+	if f, ok := w.(*os.File); ok {
+		p.tty = term.IsTerminal(int(f.Fd()))
+	}
+	return p
+}
+
+// update is told of every point that ended.
+func (p *progress) update(u sweep.Update) {
+	if u.Status == results.Failed {
+		p.line("failed %s: %s", sweep.Key(u.Point), firstLine(u.Reason))
+	}
+	if p.quiet {
+		return
+	}
+	if p.tty {
+		p.draw(u)
+		return
+	}
+	if now := p.now(); now.Sub(p.last) >= linePause || u.Done+u.Failed+u.Skipped == u.Total {
+		p.last = now
+		p.line("%s", p.text(u))
+	}
+}
+
+// text is the state in words: counts, speed and what is left at that speed.
+func (p *progress) text(u sweep.Update) string {
+	left := u.Total - u.Done - u.Failed - u.Skipped
+	rate := float64(u.Ran) / max(p.now().Sub(p.began).Seconds(), 1e-9)
+	eta := time.Duration(float64(left) / rate * float64(time.Second)).Round(time.Second)
+	return fmt.Sprintf("%d/%d points: %d done, %d failed, %d skipped; %.2f points/s, ETA %s", u.Total-left, u.Total, u.Done, u.Failed, u.Skipped, rate, eta)
+}
+
+func (p *progress) draw(u sweep.Update) {
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
+	}
+	p.bar.Describe(p.text(u))
+	_ = p.bar.Set(u.Done + u.Failed + u.Skipped) // a terminal that is gone is no reason to stop
+}
+
+// line prints a line of its own, above the bar if there is one.
+func (p *progress) line(format string, args ...any) {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// finish leaves the terminal in order.
+func (p *progress) finish() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		fmt.Fprintln(p.w)
+	}
+}
+
+func firstLine(s string) string {
+	for i, r := range s {
+		if r == '\n' {
+			return s[:i]
+		}
+	}
+	return s
+}

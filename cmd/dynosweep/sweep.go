@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/results"
+	"dynosweep/sim/metrics"
+	"dynosweep/sweep"
+	"dynosweep/sweep/spec"
+)
+
+func sweepCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "sweep",
+		Usage:     "run a grid of configurations; results in Parquet, resumable",
+		ArgsUsage: "SPEC",
+		Description: `Runs every point of a sweep specification and writes points.parquet. Run the same
+command again to continue after an interruption.
+
+   dynosweep sweep configs/agg-workers.yaml
+   dynosweep sweep configs/agg-workers.yaml --dry-run
+   dynosweep sweep configs/agg-workers.yaml --jobs 8 --assert 'mean_ttft_ms<2000'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "results `DIR` (default dynosweep-output/NAME)"},
+			&cli.IntFlag{Name: "jobs", Usage: "points at a time", Value: runtime.GOMAXPROCS(0)},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print axes, points, GPUs and what is skipped; run nothing"},
+			&cli.IntFlag{Name: "limit", Usage: "run at most `N` points now; 0 is all of them"},
+			&cli.StringFlag{Name: "point", Usage: "run the point `ID` again with full capture, into DIR/point-ID"},
+			&cli.BoolFlag{Name: "retry-failed", Usage: "run points again that failed"},
+			&cli.BoolFlag{Name: "status", Usage: "print how far the results are; run nothing"},
+			&cli.BoolFlag{Name: "capture-requests", Usage: "write requests.parquet, one row per request"},
+			&cli.DurationFlag{Name: "point-timeout", Usage: "fail a point that takes longer, as 10m"},
+			&cli.StringSliceFlag{Name: "assert", Usage: "exit 1 unless every finished point holds, as 'mean_ttft_ms<500'; repeatable"},
+			&cli.BoolFlag{Name: "require-complete", Usage: "exit 1 unless every request of every point completed"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress"},
+		},
+		OnUsageError: usageError,
+		Action:       runSweep,
+	}
+}
+
+// sweepJob is what the verb works on.
+type sweepJob struct {
+	c      *cli.Command
+	grid   *spec.Grid
+	in     sweep.Inputs
+	text   []byte
+	dir    string
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func runSweep(ctx context.Context, c *cli.Command) error {
+	j := &sweepJob{c: c, stdout: c.Root().Writer, stderr: c.Root().ErrWriter}
+	if err := j.read(); err != nil {
+		return err
+	}
+	for _, n := range j.grid.Notices {
+		fmt.Fprintln(j.stderr, "notice:", n)
+	}
+	switch {
+	case c.Bool("dry-run"):
+		return dryRun(j.stdout, j.grid)
+	case c.Bool("status"):
+		return j.status()
+	}
+	asserts, err := assertions(c.StringSlice("assert"))
+	if err != nil {
+		return badInput(err)
+	}
+	if err := j.in.Preload(j.grid); err != nil {
+		return err
+	}
+	if id := c.String("point"); id != "" {
+		return j.onePoint(ctx, id)
+	}
+	tally, err := j.run(ctx)
+	if err != nil {
+		return err
+	}
+	return j.finish(tally, asserts)
+}
+
+// read checks the command line and expands the specification.
+func (j *sweepJob) read() error {
+	if j.c.NArg() != 1 {
+		return badInput(fmt.Errorf("sweep takes one specification file, got %d arguments", j.c.NArg()))
+	}
+	if n := j.c.Int("jobs"); n < 1 {
+		return badInput(fmt.Errorf("--jobs: must be at least 1, got %d", n))
+	}
+	if n := j.c.Int("limit"); n < 0 {
+		return badInput(fmt.Errorf("--limit: must not be negative, got %d", n))
+	}
+	if d := j.c.Duration("point-timeout"); d < 0 {
+		return badInput(fmt.Errorf("--point-timeout: must not be negative, got %s", d))
+	}
+	path := j.c.Args().First()
+	var err error
+	if j.grid, err = spec.ReadSweep(path, &spec.Files{}); err != nil {
+		return err
+	}
+	if j.text, err = os.ReadFile(path); err != nil {
+		return badInput(err)
+	}
+	if j.dir = j.c.String("out"); j.dir == "" {
+		j.dir = filepath.Join("dynosweep-output", j.grid.Name)
+	}
+	return nil
+}
+
+func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
+	bar := newProgress(j.stderr, j.c.Bool("quiet"), time.Now)
+	tally, err := sweep.Run(ctx, j.grid, &j.in, sweep.Options{
+		Dir: j.dir, Spec: j.text, Version: version(), Jobs: j.c.Int("jobs"), Limit: j.c.Int("limit"),
+		RetryFailed: j.c.Bool("retry-failed"), Capture: j.c.Bool("capture-requests"), PointTimeout: j.c.Duration("point-timeout"),
+		MemoryBytes: sweep.AvailableMemory() * 8 / 10, Now: time.Now, Progress: bar.update,
+	})
+	bar.finish()
+	switch {
+	case errors.Is(err, context.Canceled):
+		return tally, fmt.Errorf("interrupted: %d of %d points are finished in %s; run the same command again to continue: %w",
+			tally.Done+tally.Failed, tally.Total-tally.Skipped, j.dir, err)
+	case errors.Is(err, results.ErrOther), errors.Is(err, results.ErrLocked):
+		return tally, badInput(err)
+	}
+	return tally, err
+}
+
+// finish prints the table and says what became of the sweep.
+func (j *sweepJob) finish(t sweep.Tally, asserts []metrics.Assertion) error {
+	frame, err := results.ReadPoints(j.dir)
+	if err != nil {
+		return err
+	}
+	if err := printPoints(j.stdout, frame, j.grid); err != nil {
+		return err
+	}
+	fmt.Fprintf(j.stdout, "%d done, %d failed, %d skipped, %d open of %d points; results in %s\n",
+		t.Done, t.Failed, t.Skipped, t.Open(), t.Total, j.dir)
+	errs := checkPoints(frame, asserts, j.c.Bool("require-complete"))
+	if t.Failed > 0 {
+		errs = append(errs, fmt.Errorf("%d points failed; their reasons are in %s; --retry-failed runs them again", t.Failed, filepath.Join(j.dir, results.Points.File())))
+	}
+	return errors.Join(errs...)
+}
+
+func (j *sweepJob) status() error {
+	m, finished, err := results.Inspect(j.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintf(j.stdout, "%s: nothing has run yet; %d points\n", j.dir, len(j.grid.Points))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if m.SpecDigest != j.grid.Digest {
+		return badInput(fmt.Errorf("%s belongs to specification %s (%s), not to %s (%s)", j.dir, m.SpecDigest, m.Name, j.grid.Digest, j.grid.Name))
+	}
+	var t sweep.Tally
+	ended := map[string]results.Finished{}
+	for _, f := range finished {
+		ended[f.Key.String()] = f
+	}
+	for i := range j.grid.Points {
+		p := &j.grid.Points[i]
+		f, ok := ended[sweep.Key(p).String()]
+		t.Total++
+		switch {
+		case p.Skip != "":
+			t.Skipped++
+		case ok && f.Status == results.Done:
+			t.Done++
+		case ok:
+			t.Failed++
+			fmt.Fprintf(j.stdout, "failed %s: %s\n", f.Key, f.Reason)
+		}
+	}
+	fmt.Fprintf(j.stdout, "%d done, %d failed, %d skipped, %d open of %d points in %s\n", t.Done, t.Failed, t.Skipped, t.Open(), t.Total, j.dir)
+	return nil
+}
+
+// onePoint runs one point again and writes everything there is to see of it.
+func (j *sweepJob) onePoint(ctx context.Context, id string) error {
+	ran := false
+	for i := range j.grid.Points {
+		p := &j.grid.Points[i]
+		if p.ID != id && sweep.Key(p).String() != id {
+			continue
+		}
+		if p.Skip != "" {
+			return fmt.Errorf("point %s is skipped: %s", id, p.Skip)
+		}
+		ran = true
+		if err := j.capture(ctx, p); err != nil {
+			return fmt.Errorf("point %s: %w", sweep.Key(p), err)
+		}
+	}
+	if !ran {
+		return badInput(fmt.Errorf("--point: the specification has no point %q; see the point_id column, or --dry-run", id))
+	}
+	return nil
+}
+
+func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
+	dir := filepath.Join(j.dir, "point-"+sweep.Key(p).String())
+	files := &outputs{}
+	defer files.discard()
+	run := p.Run
+	w := sweep.Watch{Capture: true}
+	var err error
+	if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), j.stdout); err != nil {
+		return err
+	}
+	if err := files.telemetry(filepath.Join(dir, "telemetry.jsonl"), j.stdout, &run, &w); err != nil {
+		return err
+	}
+	_, err = runAndReport(ctx, j.stdout, j.stderr, &j.in, &run, files, w, filepath.Join(dir, "report.json"))
+	return err
+}

@@ -1,0 +1,381 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"dynosweep/planner"
+	"dynosweep/results"
+	"dynosweep/sim"
+	"dynosweep/sweep/spec"
+)
+
+// Options say how a grid is run.
+type Options struct {
+	Dir          string // results directory
+	Spec         []byte // the specification as written
+	Version      string // of the program
+	Jobs         int    // points at a time, >= 1
+	Limit        int    // run at most so many points now; 0: all
+	RetryFailed  bool   // run points again that failed earlier
+	Capture      bool   // write requests.parquet
+	PointTimeout time.Duration
+	MemoryBytes  int64 // for all points together; 0: no bound
+	Now          func() time.Time
+	FS           results.FS   // nil: the disk
+	Progress     func(Update) // called by one goroutine at a time; may be nil
+}
+
+// Update is the state of a running sweep.
+type Update struct {
+	Total, Done, Failed, Skipped int // points of the grid; the rest is open
+	Ran                          int // in this run
+	Point                        *spec.Point
+	Status                       results.Status // of Point
+	Reason                       string
+}
+
+// Tally is what a sweep came to.
+type Tally struct {
+	Total, Done, Failed, Skipped int
+	Ran                          int // points that ended in this run
+}
+
+// Open is the number of points that have no row yet.
+func (t Tally) Open() int { return t.Total - t.Done - t.Failed - t.Skipped }
+
+// Preload reads every input file of the grid, so that bad input is told before
+// anything is written. Errors are of class spec.ErrInput.
+func (in *Inputs) Preload(g *spec.Grid) error {
+	for i := range g.Points {
+		run := &g.Points[i].Run
+		if g.Points[i].Skip != "" {
+			continue
+		}
+		if t := run.Workload.Trace; t != nil {
+			if _, err := in.Trace(t); err != nil {
+				return &InputError{err}
+			}
+		}
+		for _, role := range [...]*spec.Role{run.Prefill, run.Decode} {
+			if role == nil || role.Timing.Kind != spec.Profile {
+				continue
+			}
+			if _, err := in.profile(role.Timing.Path); err != nil {
+				return &InputError{err}
+			}
+		}
+	}
+	return nil
+}
+
+// runner is one sweep in progress.
+type runner struct {
+	grid  *spec.Grid
+	in    *Inputs
+	opt   Options
+	store *results.Store
+	gate  *gate
+	told  chan Update // one token: the state, guarded
+}
+
+// Run runs the points of a grid that have no row yet, on opt.Jobs goroutines, and
+// rebuilds the tables. A point that fails is a row with its reason; Run fails when
+// results cannot be written, and with ctx.Err() when ctx ends, after the tables of
+// what is finished were built.
+func Run(ctx context.Context, g *spec.Grid, in *Inputs, opt Options) (Tally, error) {
+	store, err := results.Open(opt.Dir, results.Options{
+		Identity: results.Identity{Name: g.Name, SpecDigest: g.Digest, Version: opt.Version},
+		Axes:     axes(g), Spec: opt.Spec, Now: opt.Now, FS: opt.FS,
+	})
+	if err != nil {
+		return Tally{}, err
+	}
+	defer store.Close()
+	r := &runner{grid: g, in: in, opt: opt, store: store, gate: newGate(opt.MemoryBytes), told: make(chan Update, 1)}
+	todo, state := r.plan()
+	r.told <- state
+	runErr := r.runAll(ctx, todo)
+	if err := store.Finalize(r.rows()); err != nil {
+		return Tally{}, errors.Join(runErr, fmt.Errorf("tables of %s: %w", opt.Dir, err))
+	}
+	s := <-r.told
+	return Tally{Total: s.Total, Done: s.Done, Failed: s.Failed, Skipped: s.Skipped, Ran: s.Ran}, runErr
+}
+
+func axes(g *spec.Grid) []results.Axis {
+	types := [...]results.Type{spec.StringAxis: results.String, spec.IntAxis: results.Int64,
+		spec.FloatAxis: results.Float64, spec.BoolAxis: results.Boolean}
+	var out []results.Axis
+	for _, a := range g.Axes {
+		out = append(out, results.Axis{Name: a.Path, Type: types[a.Type]})
+	}
+	return out
+}
+
+// Key names the row of a point in the results.
+func Key(p *spec.Point) results.Key {
+	k := results.Key{Point: p.ID}
+	if p.Seed != nil {
+		k.Seed, k.Seeded = int64(*p.Seed), true
+	}
+	return k
+}
+
+// plan lists the points to run now, in grid order, and counts the others.
+func (r *runner) plan() ([]*spec.Point, Update) {
+	ended := map[results.Key]results.Status{}
+	for _, f := range r.store.Finished() {
+		ended[f.Key] = f.Status
+	}
+	u := Update{Total: len(r.grid.Points)}
+	var todo []*spec.Point
+	for i := range r.grid.Points {
+		p := &r.grid.Points[i]
+		switch status := ended[Key(p)]; {
+		case p.Skip != "":
+			u.Skipped++
+		case status == results.Done:
+			u.Done++
+		case status == results.Failed && !r.opt.RetryFailed:
+			u.Failed++
+		case r.opt.Limit == 0 || len(todo) < r.opt.Limit:
+			todo = append(todo, p)
+		case status == results.Failed:
+			u.Failed++
+		}
+	}
+	return todo, u
+}
+
+// rows is the table of the whole grid: skipped points bring their row along.
+func (r *runner) rows() []results.Planned {
+	out := make([]results.Planned, 0, len(r.grid.Points))
+	for i := range r.grid.Points {
+		p := &r.grid.Points[i]
+		row := results.Planned{Key: Key(p)}
+		if p.Skip != "" {
+			skipped := r.row(p)
+			skipped.Status, skipped.Reason = results.Skipped, p.Skip
+			row.Row = skipped
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// row is a point's row before it ran.
+func (r *runner) row(p *spec.Point) *results.Point {
+	row := &results.Point{Key: Key(p), Config: string(p.Resolved()), GPUs: int64(p.GPUs)}
+	for i, v := range p.Values {
+		row.Axes = append(row.Axes, axisValue(v, r.grid.Axes[i].Type))
+	}
+	return row
+}
+
+func axisValue(v any, t spec.AxisType) results.Value {
+	switch x := v.(type) {
+	case int64:
+		if t == spec.FloatAxis {
+			return results.Float(float64(x))
+		}
+		return results.Int(x)
+	case float64:
+		return results.Float(x)
+	case string:
+		return results.Text(x)
+	case bool:
+		return results.Bool(x)
+	}
+	return results.Null
+}
+
+// runAll runs the points. The first failure to write ends it.
+func (r *runner) runAll(ctx context.Context, todo []*spec.Point) error {
+	group, ctx2 := errgroup.WithContext(ctx)
+	group.SetLimit(max(r.opt.Jobs, 1))
+	for _, p := range todo {
+		if ctx2.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			need := r.in.bytes(&p.Run, r.opt.Capture)
+			if err := r.gate.enter(ctx2, need); err != nil {
+				return err
+			}
+			defer r.gate.leave(need)
+			return r.point(ctx2, p)
+		})
+	}
+	err := group.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// point runs one point and makes its row durable. The error is of writing, or of
+// an interruption; whatever else happens is in the row.
+func (r *runner) point(ctx context.Context, p *spec.Point) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	part, err := r.store.Begin(Key(p))
+	if err != nil {
+		return writing(p, err)
+	}
+	row, failure := r.execute(ctx, p, part)
+	if failure != nil {
+		part.Abort()
+		var w *writeError
+		if errors.As(failure, &w) || ctx.Err() != nil {
+			return failure
+		}
+		row = r.row(p)
+		row.Status, row.Reason = results.Failed, failure.Error()
+		if part, err = r.store.Begin(Key(p)); err != nil {
+			return writing(p, err)
+		}
+	}
+	if err := part.Commit(row); err != nil {
+		return writing(p, err)
+	}
+	r.tell(p, row)
+	return nil
+}
+
+// writeError is a failure of the results directory.
+type writeError struct {
+	point string
+	err   error
+}
+
+func (e *writeError) Error() string {
+	return "point " + e.point + ": cannot write its result: " + e.err.Error() + "; finished points are kept, run the same command again to continue"
+}
+func (e *writeError) Unwrap() error { return e.err }
+
+func writing(p *spec.Point, err error) error { return &writeError{p.ID, err} }
+
+// execute runs a point and fills its row and child tables. A panic is a bug of ours
+// in one point: it costs that point alone.
+func (r *runner) execute(ctx context.Context, p *spec.Point, part *results.Part) (row *results.Point, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			row, err = nil, fmt.Errorf("internal error: %v\n%s", x, debug.Stack())
+		}
+	}()
+	if r.opt.PointTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.opt.PointTimeout)
+		defer cancel()
+	}
+	w := Watch{Capture: r.opt.Capture}
+	if p.Run.Planner != nil {
+		w.Observers.Tick = func(t *sim.TickRecord) error {
+			if err := part.Tick(&results.Tick{Record: t, Diagnostics: diagnostics(t)}); err != nil {
+				return writing(p, err)
+			}
+			return nil
+		}
+	}
+	out, err := Execute(ctx, r.in, &p.Run, w)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("did not end within the point timeout of %s", r.opt.PointTimeout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range out.Result.ScalingEvents {
+		if err := part.Scaling(e); err != nil {
+			return nil, writing(p, err)
+		}
+	}
+	if r.opt.Capture {
+		if err := part.Requests(out.Result.Collector.Records()); err != nil {
+			return nil, writing(p, err)
+		}
+	}
+	return r.filled(p, out)
+}
+
+// filled is the row of a finished run.
+func (r *runner) filled(p *spec.Point, out *Outcome) (*results.Point, error) {
+	row := r.row(p)
+	row.Status, row.Summary = results.Done, out.Summary
+	if out.Policy != nil {
+		if hours, ok := out.Policy.GPUHours(); ok {
+			row.PlannerGPUHours = results.Some(hours)
+		}
+	}
+	if !r.grid.Cost.Asked() {
+		return row, nil
+	}
+	usd, err := CostUSD(&r.grid.Cost, &p.Run, out)
+	if err != nil {
+		return nil, err
+	}
+	row.CostUSD = results.Some(usd)
+	if n := out.Summary.OutputTokens; n > 0 {
+		row.USDPerMillionOutputTokens = results.Some(usd / float64(n) * 1e6)
+	}
+	return row, nil
+}
+
+// CostUSD is the sum over roles of provisioned GPU-hours times the price of their
+// system.
+func CostUSD(c *spec.Cost, run *spec.Run, out *Outcome) (float64, error) {
+	usd, t := 0.0, &out.Result.Totals
+	for _, part := range [...]struct {
+		role  *spec.Role
+		hours float64
+	}{{run.Prefill, t.PrefillWorkerSeconds * float64(t.PrefillGPUs) / 3600}, {run.Decode, t.DecodeWorkerSeconds * float64(t.DecodeGPUs) / 3600}} {
+		if part.role == nil {
+			continue
+		}
+		price, ok := c.Price(part.role.System())
+		if !ok {
+			return 0, fmt.Errorf("no price for system %q and no default in cost.usd_per_gpu_hour", part.role.System())
+		}
+		usd += float64(part.hours * price)
+	}
+	return usd, nil
+}
+
+// tell counts a finished point and hands the state on.
+func (r *runner) tell(p *spec.Point, row *results.Point) {
+	u := <-r.told
+	u.Ran++
+	if row.Status == results.Done {
+		u.Done++
+	} else {
+		u.Failed++
+	}
+	u.Point, u.Status, u.Reason = p, row.Status, row.Reason
+	if r.opt.Progress != nil {
+		r.opt.Progress(u)
+	}
+	r.told <- u
+}
+
+// diagnostics is the Planner's view of a tick for the table.
+func diagnostics(t *sim.TickRecord) results.Diagnostics {
+	d, ok := t.Decision.Detail.(*planner.Tick)
+	if !ok {
+		return results.Diagnostics{}
+	}
+	return results.Diagnostics{
+		EstimatedTTFTMs: d.EstimatedTTFTMs, EstimatedITLMs: d.EstimatedITLMs,
+		PredictedRequests: d.PredictedNumReq, PredictedISL: d.PredictedISL, PredictedOSL: d.PredictedOSL,
+		PredictedHitRate: d.PredictedHitRate, EngineRPSPrefill: d.EngineRPSPrefill, EngineRPSDecode: d.EngineRPSDecode,
+		LowerBoundPrefill: d.LowerBoundPrefill, LowerBoundDecode: d.LowerBoundDecode,
+		LoadReason: string(d.LoadReason), LoadReasonPrefill: string(d.LoadReasonPrefill), LoadReasonDecode: string(d.LoadReasonDecode),
+		ThroughputReason: string(d.ThroughputReason), ThroughputReasonPrefill: string(d.ThroughputReasonPrefill),
+		ThroughputReasonDecode: string(d.ThroughputReasonDecode), PlannerGPUHours: d.PlannerGPUHours,
+	}
+}
