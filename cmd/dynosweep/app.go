@@ -23,6 +23,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 		Commands: []*cli.Command{
 			replayCommand(),
 			sweepCommand(),
+			perfCommand(),
 			versionCommand(),
 		},
 	}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/sim/timing/aic"
+)
+
+func perfCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "perf",
+		Usage: "ask the hardware model: latency of a pass, KV capacity",
+		Commands: []*cli.Command{
+			{
+				Name:  "step",
+				Usage: "latency of one prefill or decode pass",
+				Description: `   dynosweep perf step --model Qwen/Qwen3-32B --system h200_sxm --backend vllm --tp-size 2 --phase decode --batch-size 32 --length 4000
+   dynosweep perf step --model Qwen/Qwen3-32B --system h200_sxm --backend vllm --phase prefill --length 2048 --ops
+   dynosweep perf step --batch steps.csv`,
+				Flags: append(modelFlags(),
+					&cli.StringFlag{Name: "phase", Usage: "prefill or decode", Value: "prefill"},
+					&cli.IntFlag{Name: "batch-size", Usage: "requests in the pass", Value: 1},
+					&cli.IntFlag{Name: "length", Usage: "full prompt `TOKENS`, or context with the current token"},
+					&cli.IntFlag{Name: "prefix", Usage: "prefill: cached `TOKENS` of the prompt"},
+					&cli.BoolFlag{Name: "ops", Usage: "show every op"}),
+				OnUsageError: usageError,
+				Action:       perfStep,
+			},
+			{
+				Name:  "capacity",
+				Usage: "KV cache that fits beside the model",
+				Description: `   dynosweep perf capacity --model Qwen/Qwen3-32B --system h200_sxm --backend vllm --tp-size 2
+   dynosweep perf capacity --batch capacity.csv`,
+				Flags: append(modelFlags(),
+					&cli.Float64Flag{Name: "memory-fraction", Usage: "share of GPU memory; 0 is the backend's default"},
+					&cli.IntFlag{Name: "block-size", Usage: "`TOKENS` per block", Value: 64},
+					&cli.IntFlag{Name: "max-num-batched-tokens", Usage: "`TOKENS` of one pass", Value: 8192}),
+				OnUsageError: usageError,
+				Action:       perfCapacity,
+			},
+		},
+	}
+}
+
+func modelFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "batch", Usage: "answer the rows of a CSV `FILE` on standard output"},
+		&cli.BoolFlag{Name: "json", Usage: "print JSON"},
+		&cli.StringFlag{Name: "model", Usage: "bundled model `NAME`, or a directory with config.json"},
+		&cli.StringFlag{Name: "system", Usage: "hardware system", Value: "h200_sxm"},
+		&cli.StringFlag{Name: "backend", Usage: "vllm, sglang or trtllm", Value: "vllm"},
+		&cli.StringFlag{Name: "backend-version", Usage: "version of the tables: current, previous, next, or its number"},
+		&cli.StringFlag{Name: "systems-path", Usage: "systems `DIR` or wheel to read instead of the built-in tables"},
+		&cli.IntFlag{Name: "tp-size", Usage: "tensor parallelism", Value: 1},
+		&cli.IntFlag{Name: "attention-dp-size", Usage: "attention data parallelism", Value: 1},
+		&cli.IntFlag{Name: "moe-tp-size", Usage: "expert tensor parallelism", Value: 1},
+		&cli.IntFlag{Name: "moe-ep-size", Usage: "expert parallelism", Value: 1},
+		&cli.IntFlag{Name: "nextn", Usage: "draft tokens of speculative decoding"},
+		&cli.StringFlag{Name: "gemm-dtype", Usage: "number format of matrix products"},
+		&cli.StringFlag{Name: "moe-dtype", Usage: "number format of experts"},
+		&cli.StringFlag{Name: "fmha-dtype", Usage: "number format of attention"},
+		&cli.StringFlag{Name: "kv-cache-dtype", Usage: "number format of the KV cache"},
+		&cli.StringFlag{Name: "comm-dtype", Usage: "number format of communication"},
+		&cli.StringFlag{Name: "mode", Usage: "SILICON, HYBRID, EMPIRICAL or SOL", Value: "SILICON"},
+		&cli.BoolFlag{Name: "decode-qk-norm", Usage: "price query and key norms in decode too, as newer cores do"},
+	}
+}
+
+func perfModelConfig(c *cli.Command) (aic.ModelConfig, error) {
+	mode, err := aic.ParseMode(c.String("mode"))
+	if err != nil {
+		return aic.ModelConfig{}, fmt.Errorf("--mode: %w", err)
+	}
+	return aic.ModelConfig{
+		Model: c.String("model"), TP: c.Int("tp-size"), AttentionDP: c.Int("attention-dp-size"),
+		MoETP: c.Int("moe-tp-size"), MoEEP: c.Int("moe-ep-size"), NextN: c.Int("nextn"),
+		GEMM: c.String("gemm-dtype"), MoE: c.String("moe-dtype"), FMHA: c.String("fmha-dtype"),
+		KVCache: c.String("kv-cache-dtype"), Comm: c.String("comm-dtype"),
+		Mode: mode, DecodeQKNorm: c.Bool("decode-qk-norm"),
+	}, nil
+}
+
+// perfModel opens the model that the flags name.
+func perfModel(c *cli.Command) (*aic.Model, error) {
+	if c.String("model") == "" {
+		names, err := aic.Models()
+		if err != nil {
+			return nil, err
+		}
+		return nil, badInput(fmt.Errorf("--model is required; bundled models: %s", strings.Join(names, ", ")))
+	}
+	cfg, err := perfModelConfig(c)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	db, err := aic.Open(aic.Config{System: c.String("system"), Backend: c.String("backend"),
+		Version: c.String("backend-version"), SystemsPath: c.String("systems-path")})
+	if err != nil {
+		return nil, badInput(err)
+	}
+	m, err := aic.NewModel(db, cfg)
+	return m, badInput(err)
+}
+
+// perfBatch answers a CSV file; the formats that its columns leave open come from
+// the flags.
+func perfBatch(c *cli.Command, answer func(io.Writer, io.Reader, string, aic.ModelConfig) error) error {
+	cfg, err := perfModelConfig(c)
+	if err != nil {
+		return badInput(err)
+	}
+	f, err := os.Open(c.String("batch"))
+	if err != nil {
+		return badInput(err)
+	}
+	defer f.Close()
+	if err := answer(c.Root().Writer, f, c.String("systems-path"), cfg); err != nil {
+		return badInput(fmt.Errorf("%s: %w", c.String("batch"), err))
+	}
+	return nil
+}
+
+// stepAnswer is what perf step prints.
+type stepAnswer struct {
+	Phase     string       `json:"phase"`
+	Batch     int          `json:"batch"`
+	Length    int          `json:"length"`
+	Prefix    int          `json:"prefix"`
+	LatencyMs float64      `json:"latency_ms"`
+	Outside   bool         `json:"outside_measured_grid"`
+	Ops       []aic.OpCost `json:"ops,omitempty"`
+}
+
+func perfStep(_ context.Context, c *cli.Command) error {
+	if c.String("batch") != "" {
+		return perfBatch(c, aic.BatchSteps)
+	}
+	a := stepAnswer{Phase: c.String("phase"), Batch: c.Int("batch-size"), Length: c.Int("length"), Prefix: c.Int("prefix")}
+	switch {
+	case a.Phase != "prefill" && a.Phase != "decode":
+		return badInput(fmt.Errorf("--phase must be prefill or decode, got %q", a.Phase))
+	case a.Batch < 1 || a.Length < 1:
+		return badInput(errors.New("--batch-size and --length must be at least 1"))
+	case a.Prefix < 0 || a.Prefix >= a.Length:
+		return badInput(errors.New("--prefix must be at least 0 and below --length"))
+	}
+	m, err := perfModel(c)
+	if err != nil {
+		return err
+	}
+	if a.Phase == "prefill" {
+		a.Ops, err = m.PrefillOps(a.Batch, a.Length-a.Prefix, a.Prefix)
+		a.LatencyMs = m.PrefillMs(a.Batch, a.Length-a.Prefix, a.Prefix)
+	} else {
+		a.Ops, err = m.DecodeOps(a.Batch, a.Length)
+		a.LatencyMs = m.DecodeMs(a.Batch, a.Length)
+	}
+	if err != nil {
+		return badInput(err)
+	}
+	a.Outside = m.Outside().Passes > 0
+	if !c.Bool("ops") {
+		a.Ops = nil
+	}
+	return a.print(c.Root().Writer, c.Bool("json"))
+}
+
+func (a *stepAnswer) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, a)
+	}
+	fmt.Fprintf(w, "%s of %d requests, length %d, prefix %d: %.6f ms\n", a.Phase, a.Batch, a.Length, a.Prefix, a.LatencyMs)
+	for _, op := range a.Ops {
+		fmt.Fprintf(w, "  %-36s %12.6f ms\n", op.Name, op.Ms)
+	}
+	if a.Outside {
+		fmt.Fprintln(w, "  outside the measured grid: extrapolated")
+	}
+	return nil
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func perfCapacity(_ context.Context, c *cli.Command) error {
+	if c.String("batch") != "" {
+		return perfBatch(c, aic.BatchCapacity)
+	}
+	m, err := perfModel(c)
+	if err != nil {
+		return err
+	}
+	k, err := m.Capacity(aic.CapacityConfig{MemoryFraction: c.Float64("memory-fraction"),
+		BlockSize: c.Int("block-size"), MaxNumBatchedTokens: c.Int("max-num-batched-tokens")})
+	if err != nil {
+		return badInput(err)
+	}
+	if c.Bool("json") {
+		return printJSON(c.Root().Writer, map[string]int64{"num_gpu_blocks": k.NumGPUBlocks, "kv_tokens": k.KVTokens, "kv_bytes_per_token": k.KVBytesPerToken})
+	}
+	_, err = fmt.Fprintf(c.Root().Writer, "%d KV blocks per rank: %d tokens of %d bytes\n", k.NumGPUBlocks, k.KVTokens, k.KVBytesPerToken)
+	return err
+}
