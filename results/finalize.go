@@ -90,7 +90,7 @@ func (s *Store) writeChild(id TableID, plan []Planned) error {
 				return err
 			}
 		}
-		return out.close()
+		return out.Close()
 	})
 }
 
@@ -131,15 +131,15 @@ func (s *Store) writePoints(plan []Planned) (map[Status]int, error) {
 		if err := flush(); err != nil {
 			return err
 		}
-		return out.close()
+		return out.Close()
 	})
 	return counts, err
 }
 
 // cells returns the row of a planned point; nil if it has not ended.
 func (s *Store) cells(p Planned) ([]Value, Status, error) {
-	cells := make([]Value, len(s.columns))
 	if p.Row != nil {
+		cells := make([]Value, len(s.columns))
 		for i := range s.columns {
 			cells[i] = s.columns[i].of(p.Row)
 		}
@@ -153,11 +153,9 @@ func (s *Store) cells(p Planned) ([]Value, Status, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	for i := range s.columns {
-		c := &s.columns[i]
-		if cells[i], err = parseJSON(head.Row[c.Name], c.Type); err != nil {
-			return nil, "", fmt.Errorf("%s: column %s: %w", name, c.Name, err)
-		}
+	cells, err := s.decodeRow(head)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w: remove it and run the point again", name, err)
 	}
 	return cells, head.Status, nil
 }
@@ -215,19 +213,19 @@ type parquetWriter struct {
 }
 
 func (s *Store) newParquet(w io.Writer, columns []Column, more [][2]string) (*parquetWriter, error) {
-	schema := arrowSchema(columns, nil)
+	meta := append([][2]string{{metaVersion, s.opt.Identity.Version}, {metaSchema, strconv.Itoa(SchemaVersion)},
+		{metaSpec, s.opt.Identity.SpecDigest}}, more...)
+	var keys, values []string
+	for _, kv := range meta {
+		keys, values = append(keys, kv[0]), append(values, kv[1])
+	}
+	about := arrow.NewMetadata(keys, values)
+	schema := arrowSchema(columns, &about)
 	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
 		parquet.WithMaxRowGroupLength(rowGroup), parquet.WithCreatedBy("dynosweep "+s.opt.Identity.Version))
 	fw, err := pqarrow.NewFileWriter(schema, w, props, pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
 	if err != nil {
 		return nil, err
-	}
-	meta := append([][2]string{{metaVersion, s.opt.Identity.Version}, {metaSchema, strconv.Itoa(SchemaVersion)},
-		{metaSpec, s.opt.Identity.SpecDigest}}, more...)
-	for _, kv := range meta {
-		if err := fw.AppendKeyValueMetadata(kv[0], kv[1]); err != nil {
-			return nil, err
-		}
 	}
 	return &parquetWriter{fw, schema}, nil
 }
@@ -238,5 +236,3 @@ func (p *parquetWriter) write(b arrow.RecordBatch) error {
 	}
 	return p.WriteBuffered(b)
 }
-
-func (p *parquetWriter) close() error { return p.Close() }

@@ -361,11 +361,11 @@ func eachBatch(name string, id TableID, fn func(arrow.RecordBatch) error) error 
 
 // partHead is the JSON of a part's last frame.
 type partHead struct {
-	SchemaVersion int                        `json:"schema_version"`
-	SpecDigest    string                     `json:"spec_digest"`
-	Point         string                     `json:"point_id"`
-	Seed          *int64                     `json:"seed"`
-	Status        Status                     `json:"status"`
-	Reason        string                     `json:"reason,omitempty"`
-	Row           map[string]json.RawMessage `json:"row"`
+	SchemaVersion int             `json:"schema_version"`
+	SpecDigest    string          `json:"spec_digest"`
+	Point         string          `json:"point_id"`
+	Seed          *int64          `json:"seed"`
+	Status        Status          `json:"status"`
+	Reason        string          `json:"reason,omitempty"`
+	Row           json.RawMessage `json:"row"` // cells in the order of the columns
 }

@@ -64,3 +64,13 @@ func (p *Point) Get(name string) (float64, bool) {
 	}
 	return 0, false
 }
+
+// NumericColumns names the columns that Get can answer.
+func NumericColumns() (names []string) {
+	for i := range pointColumns {
+		if c := &pointColumns[i]; c.Type == Int64 || c.Type == Float64 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}

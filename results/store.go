@@ -255,19 +255,41 @@ func compareKeys(a, b Key) int {
 // encodeRow is the last frame of a part.
 func (s *Store) encodeRow(p *Point) ([]byte, error) {
 	head := partHead{SchemaVersion: SchemaVersion, SpecDigest: s.opt.Identity.SpecDigest,
-		Point: p.Key.Point, Status: p.Status, Reason: p.Reason, Row: map[string]json.RawMessage{}}
+		Point: p.Key.Point, Status: p.Status, Reason: p.Reason, Row: []byte{'['}}
 	if p.Key.Seeded {
 		head.Seed = &p.Key.Seed
 	}
 	for i := range s.columns {
-		c := &s.columns[i]
-		raw, err := c.of(p).appendJSON(nil, c.Type)
-		if err != nil {
+		if i > 0 {
+			head.Row = append(head.Row, ',')
+		}
+		var err error
+		if head.Row, err = s.columns[i].of(p).appendJSON(head.Row, s.columns[i].Type); err != nil {
 			return nil, err
 		}
-		head.Row[c.Name] = raw
 	}
+	head.Row = append(head.Row, ']')
 	return json.Marshal(head)
+}
+
+// decodeRow reads the cells of a part back.
+func (s *Store) decodeRow(head *partHead) ([]Value, error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(head.Row, &raw); err != nil {
+		return nil, err
+	}
+	if len(raw) != len(s.columns) {
+		return nil, fmt.Errorf("%d cells, want %d", len(raw), len(s.columns))
+	}
+	cells := make([]Value, len(raw))
+	for i := range raw {
+		c := &s.columns[i]
+		var err error
+		if cells[i], err = parseJSON(raw[i], c.Type); err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+	}
+	return cells, nil
 }
 
 // listParts reads every whole part of the specification; torn ones, unfinished ones

@@ -3,9 +3,17 @@
 // (spec report).
 //
 // The event loop owns one Record per request in flight and fills it with plain
-// values; Collector.Finish folds it into the distributions at its terminal event
-// and, with capture on, keeps a copy. Times are float64 ms on the logical clock,
-// lengths are tokens.
+// values. The order of use is
+//
+//	c := NewCollector(options)
+//	c.Arrive()              for every offered request
+//	c.Gap(ms, n)            gaps between tokens, or Record.TokenMs one by one
+//	c.Finish(&record)       at its terminal event: folded in, with capture kept
+//	s := c.Summary(totals)  once, then WriteTable, Report.WriteJSON, WriteRecords
+//
+// Keys is the one table of report keys with unit and meaning; JSON, columns and
+// documentation come from it. Times are float64 ms on the logical clock, lengths
+// are tokens; every request that arrived is counted once in Coverage.Outcomes.
 package metrics
 
 // Status is how a request ended.
