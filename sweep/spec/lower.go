@@ -242,7 +242,7 @@ func (g *gridder) lower(at []int) (Run, string) {
 	run.Decode = made[len(made)-1]
 	if t.disaggregated {
 		run.Prefill = made[0]
-		run.Transfer = t.price(run.Prefill.Transfer)
+		run.Transfer = t.transfer.price(run.Prefill.Transfer)
 	}
 	r := g.router(pick[routerPart], made[0])
 	if r.router == nil {

@@ -38,9 +38,10 @@ func (r *Role) GPUs() int { return r.TensorParallel * r.DPSize * r.ContextParall
 
 // KVTransfer prices the handoff of a prompt's KV (spec replay-runtime 8.4).
 type KVTransfer struct {
-	BytesPerToken      float64 // 0: no model
-	BytesAuto          bool    // take the bytes from the prefill role's model
-	BandwidthGBps      float64 // decimal GB/s; 0: no delay
+	BytesPerToken      float64    // 0: no model
+	BytesAuto          bool       // take the bytes from a model
+	Model              AICRequest // BytesAuto: which; zero: the prefill role's
+	BandwidthGBps      float64    // decimal GB/s; 0: no delay
 	DestinationMissing bool
 	FairShare          bool
 }

@@ -222,9 +222,9 @@ func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
 func (r *Run) transfer(ask TimingResolver) (sim.TransferConfig, error) {
 	t := r.Transfer
 	if t.BytesAuto && t.BandwidthGBps > 0 {
-		req := r.Prefill.Timing.AIC
-		if req.Model == "" && r.Prefill.Capacity != nil {
-			req = r.Prefill.Capacity.Model
+		req := t.Model
+		if req.Model == "" {
+			req = r.Prefill.request()
 		}
 		if req.Model == "" || ask == nil {
 			return sim.TransferConfig{}, &Fault{Path: "kv_transfer.bytes_per_token",
@@ -312,6 +312,9 @@ func (t KVTransfer) resolved() map[string]any {
 		"timing_mode": transferModes[0], "contention": contentions[0]}
 	if t.BytesAuto {
 		m["bytes_per_token"] = "auto"
+		if t.Model.Model != "" {
+			m["model"] = t.Model.Model
+		}
 	}
 	if t.DestinationMissing {
 		m["timing_mode"] = transferModes[1]

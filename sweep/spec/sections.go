@@ -226,12 +226,16 @@ func (m mapping) traces(dir string) []string {
 
 // topology is one variant of the topology section.
 type topology struct {
-	at                 *node
-	disaggregated      bool
-	prefill, decode    int       // workers; decode is the only pool of an aggregated one
-	over               [2]*node  // engine keys of prefill and decode, nil: none
-	overKey            [2]string // their JSON
-	transfer           *node
+	at              *node
+	disaggregated   bool
+	prefill, decode int          // workers; decode is the only pool of an aggregated one
+	over            [2]*node     // engine keys of prefill and decode, nil: none
+	overKey         [2]string    // their JSON
+	transfer        *transferDoc // nil: none written
+}
+
+// transferDoc is a kv_transfer mapping as written.
+type transferDoc struct {
 	bytes              opt[uint64]
 	bytesAuto          bool
 	bandwidth          opt[float64]
@@ -261,18 +265,24 @@ func (f *faults) topologySection(n *node) *topology {
 		}
 	}
 	if v := m.get("kv_transfer"); v != nil && v.kind != nullKind {
-		t.transfer = v
-		k := f.mapping(v, "a mapping", kvTransferKeys)
-		if b := k.get("bytes_per_token"); b != nil && b.kind == stringKind && b.text == "auto" {
-			t.bytesAuto = true
-		} else {
-			t.bytes = k.uint("bytes_per_token", 64, notNull)
-			k.rule(!t.bytes.set || t.bytes.v > 0, "bytes_per_token", "bytes_per_token must be auto or a positive integer")
-		}
-		t.bandwidth = k.float("bandwidth_gb_per_second", orNull)
-		k.rule(!t.bandwidth.set || finite(t.bandwidth.v, 0) && t.bandwidth.v > 0, "bandwidth_gb_per_second", "bandwidth_gb_per_second must be finite and positive, or null for no delay")
-		t.timing, t.contention = k.enum("timing_mode", transferModes...), k.enum("contention", contentions...)
+		t.transfer = f.kvTransfer(v)
 	}
+	return t
+}
+
+// kvTransfer reads a kv_transfer mapping.
+func (f *faults) kvTransfer(v *node) *transferDoc {
+	t := &transferDoc{}
+	k := f.mapping(v, "a mapping", kvTransferKeys)
+	if b := k.get("bytes_per_token"); b != nil && b.kind == stringKind && b.text == "auto" {
+		t.bytesAuto = true
+	} else {
+		t.bytes = k.uint("bytes_per_token", 64, notNull)
+		k.rule(!t.bytes.set || t.bytes.v > 0, "bytes_per_token", "bytes_per_token must be auto or a positive integer")
+	}
+	t.bandwidth = k.float("bandwidth_gb_per_second", orNull)
+	k.rule(!t.bandwidth.set || finite(t.bandwidth.v, 0) && t.bandwidth.v > 0, "bandwidth_gb_per_second", "bandwidth_gb_per_second must be finite and positive, or null for no delay")
+	t.timing, t.contention = k.enum("timing_mode", transferModes...), k.enum("contention", contentions...)
 	return t
 }
 
@@ -284,8 +294,8 @@ func (m mapping) workers(key string) int {
 }
 
 // price applies kv_transfer over what the prefill role's engine keys say.
-func (t *topology) price(base KVTransfer) KVTransfer {
-	if t.transfer == nil {
+func (t *transferDoc) price(base KVTransfer) KVTransfer {
+	if t == nil {
 		return base
 	}
 	switch {
