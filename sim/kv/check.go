@@ -15,11 +15,7 @@ func (p *Pool) String() string {
 		fmt.Fprintf(&b, " %x", uint64(p.blocks[s].id))
 	}
 	var lines []string
-	for _, e := range p.index.entries {
-		if e == 0 {
-			continue
-		}
-		first := int32(uint32(e))
+	for _, first := range p.index.slots() {
 		line := fmt.Sprintf("\n%016x:", uint64(p.blocks[first].id))
 		for s := first; ; {
 			line += fmt.Sprint(" ", p.blocks[s].refs)
@@ -67,10 +63,26 @@ func (p *Pool) Check() error {
 	switch {
 	case lru != p.inactive:
 		return fmt.Errorf("kv: %d blocks in the LRU list, %d inactive", lru, p.inactive)
-	case firsts != p.index.used:
-		return fmt.Errorf("kv: %d identities, %d in the index", firsts, p.index.used)
+	case firsts != len(p.index.slots()):
+		return fmt.Errorf("kv: %d identities, %d in the index", firsts, len(p.index.slots()))
 	case p.free < 0 || p.private < 0 || p.free+p.private+cached != p.capacity:
 		return fmt.Errorf("kv: %d free + %d private + %d cached blocks, capacity %d", p.free, p.private, cached, p.capacity)
 	}
 	return nil
+}
+
+// slots lists what the index holds, page by page.
+func (x *index) slots() []int32 {
+	var out []int32
+	for _, c := range x.cells {
+		if c.page == 0 {
+			continue
+		}
+		for _, s := range x.pages[c.page].slots {
+			if s != 0 {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
 }

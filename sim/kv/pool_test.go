@@ -181,14 +181,25 @@ func TestGainsStandStillWhileHitsCanOnlyBeLost(t *testing.T) {
 	}
 }
 
-func TestFullPoolOfDefaultSizeTakesLessThanAMegabyte(t *testing.T) {
-	p := NewPool(16384)
-	p.Acquire(nil, 16384, nil)
-	for i := range 16384 {
-		p.Cache(PrivateBase(int64(i)))
-	}
-	if size := cap(p.blocks)*int(unsafe.Sizeof(block{})) + 8*cap(p.index.entries); size > 850_000 {
-		t.Errorf("%d bytes", size)
+func TestFullPoolOfDefaultSizeTakesLittleMemory(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		limit int
+		id    func(i int) BlockID
+	}{
+		{"trace blocks of 8", 850_000, func(i int) BlockID { return BlockID(i) }},
+		{"no two blocks of one owner", 1_900_000, func(i int) BlockID { return PrivateBase(int64(i)) }},
+	} {
+		p := NewPool(16384)
+		p.Acquire(nil, 16384, nil)
+		for i := range 16384 {
+			p.Cache(c.id(i))
+		}
+		size := cap(p.blocks)*int(unsafe.Sizeof(block{})) + cap(p.index.pages)*int(unsafe.Sizeof(page{})) +
+			len(p.index.cells)*int(unsafe.Sizeof(cell{}))
+		if size > c.limit {
+			t.Errorf("%s: %d bytes", c.name, size)
+		}
 	}
 }
 
