@@ -20,7 +20,10 @@ func (r *Role) relocate(dir string) {
 		if q.SystemsPath != "" {
 			q.SystemsPath = pathOf(dir, q.SystemsPath)
 		}
-		if local := pathOf(dir, q.Model); q.Model != "" && q.localConfig(local) != "" {
+		if q.Model == "" {
+			continue
+		}
+		if local := pathOf(dir, q.Model); q.localConfig(local) != "" {
 			q.Model = local
 		}
 	}

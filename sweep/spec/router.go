@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -212,11 +211,21 @@ func (r *Router) resolved(paths bool) map[string]any {
 	return m
 }
 
-// plainProfile is a profile as plain values.
-func plainProfile(p *router.Profile) any {
-	text, err := json.Marshal(p)
-	if err != nil {
-		panic("spec: a policy profile does not marshal: " + err.Error())
+// plainProfile is a profile as plain values, with the keys of a policy file; -1
+// stands for a limit that is not set.
+func plainProfile(p *router.Profile) map[string]any {
+	var classes []any
+	for i := range p.Classes {
+		c := &p.Classes[i]
+		classes = append(classes, map[string]any{"name": c.Name, "queue_policy": c.Policy.String(), "quantum": c.Quantum,
+			"prefill_busy_threshold": c.BusyTokens, "prefill_busy_threshold_frac": c.BusyFrac,
+			"request_queue_limit_per_worker": c.MaxRequests, "raw_isl_token_queue_limit_per_worker": c.MaxISL,
+			"cached_token_queue_limit_per_worker": c.MaxCached})
 	}
-	return json.RawMessage(text)
+	m := map[string]any{"policy_classes": classes}
+	if len(p.Families) > 0 {
+		m["policy_families"], m["default_policy_family"] = p.Families, p.Families[p.DefaultFamily]
+		m["uncached_isl_buckets"], m["cells"], m["explicit"] = p.MinTokens, p.Cells, p.Explicit
+	}
+	return m
 }

@@ -121,7 +121,11 @@ func (w *Workload) seal(files *Files) error {
 		for _, p := range t.Paths {
 			ref, err := files.ref(p)
 			if err != nil {
-				return err
+				what := "failed to open trace file "
+				if t.Load.Format == workload.Dynamo {
+					what = "failed to open "
+				}
+				return &Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
 			}
 			t.refs = append(t.refs, ref)
 		}
