@@ -23,7 +23,7 @@ func (c *Core) decodePass(nowMs float64, p *engine.Pass) (estimate float64) {
 	raw := c.cfg.Timing.DecodeMs(int64(len(c.running)), context, int64(c.total)*int64(c.page))
 	ms := c.duration(raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio, p)
 	if need > c.free {
-		c.refuseLast(p)
+		c.refuseStuck(p)
 		return estimate
 	}
 	c.decode(p)
@@ -112,18 +112,47 @@ func (c *Core) decode(p *engine.Pass) {
 	p.ModelWork = true
 }
 
-// refuseLast rejects the only running request when the pages of its next step do
-// not fit and never will: it exceeds the pool, or nobody else owns a page and the
-// ratio, at its minimum, will not let anybody in. If others hold pages (a prompt
-// in chunks, a handoff) it stays; the stall tells.
-func (c *Core) refuseLast(p *engine.Pass) {
+// refuseStuck looks for a request to reject when the pages of the only running
+// one's next step do not fit: that request itself if they never will, because it
+// exceeds the pool, or nobody else owns a page and the ratio, at its minimum, will
+// not let anybody in; else a prompt in chunks that holds pages and exceeds the
+// pool. If what holds them can end (a prompt in chunks, a handoff) nobody is
+// rejected; the stall tells. The reference ends or hangs here (spec 10).
+func (c *Core) refuseStuck(p *engine.Pass) {
+	if len(c.retracted) > 0 {
+		return
+	}
 	i := c.running[0]
 	r := &c.reqs.items[i]
 	dead := c.cfg.Role == engine.Aggregated && c.alone(r) && c.ratio <= c.ratioMin
-	if len(c.retracted) > 0 || !dead && !c.overPool(r) {
+	if dead || c.overPool(r) {
+		c.running = c.running[:0]
+		c.reject(i, engine.OutputOverPool, p)
 		return
 	}
-	c.running = c.running[:0]
-	c.hand.generation++
-	c.reject(i, engine.OutputOverPool, p)
+	for k := 0; k < c.waiting.n; k++ {
+		i := c.waiting.at(k)
+		if r := &c.reqs.items[i]; r.pages > 0 && c.overPool(r) {
+			c.removeWaiting(k)
+			c.reject(i, c.poolReason(r), p)
+			return
+		}
+	}
 }
+
+// overPool reports that r can never end: before its last token is emitted, all
+// tokens before it own KV.
+func (c *Core) overPool(r *request) bool {
+	return c.pagesFor(r.promptLen+max(0, r.maxOut-1)) > c.total
+}
+
+// poolReason says whether the prompt alone exceeds the pool.
+func (c *Core) poolReason(r *request) engine.Reason {
+	if c.pagesFor(r.promptLen) > c.total {
+		return engine.PromptOverPool
+	}
+	return engine.OutputOverPool
+}
+
+// alone reports that every page in use is r's or can be evicted.
+func (c *Core) alone(r *request) bool { return c.room()+r.pages == c.total }

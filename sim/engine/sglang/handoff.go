@@ -179,16 +179,10 @@ func (c *Core) takeFrom(list *[]int32, req int32) int32 {
 
 func (c *Core) takeWaiting(req int32) int32 {
 	for k := 0; k < c.waiting.n; k++ {
-		i := c.waiting.at(k)
-		if c.reqs.items[i].id != req {
-			continue
+		if i := c.waiting.at(k); c.reqs.items[i].id == req {
+			c.removeWaiting(k)
+			return i
 		}
-		for ; k+1 < c.waiting.n; k++ {
-			c.waiting.set(k, c.waiting.at(k+1))
-		}
-		c.waiting.cut(c.waiting.n - 1)
-		c.dequeued(i)
-		return i
 	}
 	return -1
 }

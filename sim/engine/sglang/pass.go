@@ -203,6 +203,7 @@ func (c *Core) reject(i int32, why engine.Reason, p *engine.Pass) {
 	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.items[i].id, End: engine.Rejected, Reason: why})
 	c.surrender(i)
 	c.reqs.release(i)
+	c.hand.generation++
 }
 
 // refuseHead rejects the head of the queue, refused while nobody runs, if it can
@@ -214,30 +215,20 @@ func (c *Core) reject(i int32, why engine.Reason, p *engine.Pass) {
 // them; there only the pool counts. The reference ends the run at this point (spec
 // engine-sglang 10).
 func (c *Core) refuseHead(no refusal, p *engine.Pass) {
+	if !c.hand.empty() {
+		return
+	}
 	i := c.waiting.at(0)
 	r := &c.reqs.items[i]
-	why := engine.OutputOverPool
-	switch {
-	case !c.hand.empty():
-		return
-	case c.pagesFor(r.promptLen) > c.total:
-		why = engine.PromptOverPool
-	case c.overPool(r):
-	case c.cfg.Role == engine.Decode || !c.alone(r):
-		return
-	case no == noChunk:
-		why = engine.OverPrefillBudget
+	why := c.poolReason(r)
+	if !c.overPool(r) {
+		if c.cfg.Role == engine.Decode || !c.alone(r) {
+			return
+		}
+		if no == noChunk {
+			why = engine.OverPrefillBudget
+		}
 	}
-	c.waiting.popFront()
-	c.dequeued(i)
+	c.removeWaiting(0)
 	c.reject(i, why, p)
 }
-
-// overPool reports that r can never end: before its last token is emitted, all
-// tokens before it own KV.
-func (c *Core) overPool(r *request) bool {
-	return r.maxOut > 0 && c.pagesFor(r.promptLen+r.maxOut-1) > c.total
-}
-
-// alone reports that every page in use is r's or can be evicted.
-func (c *Core) alone(r *request) bool { return c.room()+r.pages == c.total }

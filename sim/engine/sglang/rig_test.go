@@ -3,6 +3,7 @@ package sglang
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"dynosweep/sim/engine"
@@ -36,19 +37,22 @@ type rig struct {
 	concurrency int // 0: by arrival time
 	runs        bool
 
-	jobs     []job
-	out      []outcome
-	cores    []*Core // [rank]
-	passes   []engine.Pass
-	book     *book
-	now, end float64
-	next     int // job to release
-	inflight int
-	rank     int
-	computed int64
-	retries  int
-	steps    int // passes, those inside runs included
-	inRuns   int
+	jobs      []job
+	out       []outcome
+	cores     []*Core // [rank]
+	passes    []engine.Pass
+	book      *book
+	now, end  float64
+	next      int // job to release
+	inflight  int
+	rank      int
+	computed  int64
+	retries   int
+	steps     int // passes, those inside runs included
+	inRuns    int
+	ledgers   []ledger // [rank]
+	told      int      // blocks in stored events
+	withdrawn int
 }
 
 // fix is the fixed timing of the spec's examples.
@@ -118,6 +122,7 @@ func (g *rig) replay(t testing.TB, jobs []job) ([]outcome, error) {
 	*g = rig{cfg: g.cfg, tbs: g.tbs, concurrency: g.concurrency, runs: g.runs, jobs: jobs, end: math.Inf(1)}
 	g.book = &book{page: g.cfg.BlockSize, tbs: g.tbs, known: map[string]uint32{}}
 	g.cores, g.passes = make([]*Core, g.cfg.DPSize), make([]engine.Pass, g.cfg.DPSize)
+	g.ledgers = make([]ledger, g.cfg.DPSize)
 	for i := range g.cores {
 		cfg := g.cfg
 		cfg.MTPSeed += uint64(i)
@@ -125,7 +130,7 @@ func (g *rig) replay(t testing.TB, jobs []job) ([]outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		g.cores[i] = core
+		g.cores[i], g.ledgers[i] = core, ledger{}
 	}
 	g.out = make([]outcome, len(jobs))
 	for i := range g.out {
@@ -230,7 +235,7 @@ func (g *rig) pass(t testing.TB) (engine.Stall, error) {
 		if p.Err != nil {
 			return stall, p.Err
 		}
-		g.check(t, c)
+		g.check(t, i, &p.Events)
 		g.end = max(g.end, p.EndMs)
 		group.Prefilled = group.Prefilled || p.Metrics.PrefillTokens > 0
 		group.ModelWork = group.ModelWork || p.ModelWork
@@ -317,11 +322,14 @@ func (g *rig) decodeRun(t testing.TB) bool {
 		now = end
 	}
 	var ev kv.Events
-	for _, c := range ran {
+	for i, c := range g.cores {
+		if !slices.Contains(ran, c) {
+			continue
+		}
 		members := append([]int32(nil), c.Members()...)
 		c.Advance((n+1)/2, &ev)
 		c.Advance(n/2, &ev)
-		g.check(t, c)
+		g.check(t, i, &ev)
 		for _, id := range members {
 			g.out[id].tokens += int32(n)
 			g.out[id].last = now
@@ -332,8 +340,21 @@ func (g *rig) decodeRun(t testing.TB) bool {
 	return true
 }
 
-func (g *rig) check(t testing.TB, c *Core) {
-	if err := c.Check(); err != nil {
+// check checks rank i and its events after a pass.
+func (g *rig) check(t testing.TB, i int, ev *kv.Events) {
+	t.Helper()
+	if err := g.cores[i].Check(); err != nil {
 		t.Fatalf("at %v ms: %v", g.now, err)
+	}
+	for _, v := range ev.Items {
+		if n := len(ev.Of(v)); v.Stored {
+			g.told += n
+		} else {
+			g.withdrawn += n
+		}
+	}
+	g.ledgers[i].apply(t, ev)
+	if g.steps%8 == 0 {
+		g.ledgers[i].compare(t, g.cores[i])
 	}
 }

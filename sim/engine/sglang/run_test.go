@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
 	"dynosweep/sim/timing"
 )
 
@@ -28,6 +27,7 @@ func randomRig(r *rand.Rand) *rig {
 	cfg.DPSize = pick(r, 1, 1, 1, 2)
 	cfg.MaxModelLen = pick(r, 0, 0, 0, 200)
 	cfg.SpeedupRatio = pick(r, 1, 1, 2.5)
+	cfg.WantEvents, cfg.WantMetrics = r.IntN(4) == 0, true
 	cfg.SGLang = engine.SGLangConfig{LPM: r.IntN(2) == 0, MaxPrefillTokens: pick(r, 16384, 16384, 16384, 100),
 		ChunkedPrefillSize: pick(r, 32, 64, 128, 8192), ClipMaxNewTokens: pick(r, 0, 10, 4096),
 		Conservativeness: pick(r, 0, .1, .3, 1)}
@@ -86,7 +86,7 @@ func (t *tree) dump() string {
 
 func TestRunsEqualPassesBitForBit(t *testing.T) {
 	inRuns := 0
-	for seed := range uint64(3000) {
+	for seed := range uint64(1000) {
 		replay := func(runs bool) (*rig, []outcome, error) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			g := randomRig(r)
@@ -111,9 +111,38 @@ func TestRunsEqualPassesBitForBit(t *testing.T) {
 			}
 		}
 	}
-	if inRuns < 10000 {
+	if inRuns < 5000 {
 		t.Errorf("only %d passes were in runs", inRuns)
 	}
 }
 
-var _ = kv.Private
+// Whatever the pool, every replay ends: each request completes or is refused, or a
+// standstill is reported. Where it is not, nobody is lost.
+func TestTinyPoolsAlwaysEnd(t *testing.T) {
+	stalls, refused := 0, 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		g := randomRig(r)
+		g.cfg.Blocks, g.cfg.WantEvents = 1+r.IntN(60), false
+		g.cfg.SGLang.ChunkedPrefillSize = pick(r, 1, 2, 7, 100) * g.cfg.BlockSize
+		g.cfg.NextN = pick(r, 0, 0, 3)
+		g.cfg.AcceptRates = []float64{.7, .5, .2}[:g.cfg.NextN]
+		g.runs = true
+		out, err := g.replay(t, randomJobs(r, g.tbs))
+		if err != nil {
+			stalls++
+			continue
+		}
+		for i, o := range out {
+			if o.end == engine.Rejected {
+				refused++
+			}
+			if o.end == engine.Running || o.end == engine.Completed && o.tokens > g.jobs[i].osl || (o.end == engine.Rejected) != (o.reason != 0) {
+				t.Fatalf("seed %d request %d of %+v: %+v", seed, i, g.jobs[i], o)
+			}
+		}
+	}
+	if stalls == 0 || refused == 0 {
+		t.Errorf("%d stalls, %d refusals: the pools are not tiny", stalls, refused)
+	}
+}

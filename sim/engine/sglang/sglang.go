@@ -230,6 +230,16 @@ func (c *Core) dequeued(i int32) {
 	}
 }
 
+// removeWaiting takes entry k out of the queue; the others keep their order.
+func (c *Core) removeWaiting(k int) {
+	i := c.waiting.at(k)
+	for ; k > 0; k-- {
+		c.waiting.set(k, c.waiting.at(k-1))
+	}
+	c.waiting.popFront()
+	c.dequeued(i)
+}
+
 // Check returns the first broken law of the rank's structures.
 func (c *Core) Check() error {
 	if err := c.tree.check(); err != nil {

@@ -1,0 +1,92 @@
+package sglang
+
+import (
+	"fmt"
+	"testing"
+
+	"dynosweep/sim/engine"
+	"dynosweep/sim/kv"
+)
+
+// warmCore is a rank that decodes batch requests of 1,000 prompt tokens without an
+// end in sight, its pool big enough.
+func warmCore(t testing.TB, batch, page int) (*Core, *engine.Pass) {
+	cfg := defaults()
+	cfg.BlockSize, cfg.Blocks, cfg.MaxNumSeqs = page, 1<<30/page, 0
+	cfg.SGLang.ChunkedPrefillSize, cfg.SGLang.MaxPrefillTokens = 1<<28, 1<<28
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range batch {
+		c.Submit(engine.Request{ID: int32(i), PromptTokens: 1000, OutputTokens: 1 << 28, Prompt: kv.Prompt{Ratio: 1, Base: kv.PrivateBase(int64(i))}})
+	}
+	p := &engine.Pass{}
+	for range 20 {
+		c.Pass(0, 0, p)
+	}
+	if len(c.running) != batch || p.ModelWork != true {
+		t.Fatalf("%d of %d requests decode", len(c.running), batch)
+	}
+	return c, p
+}
+
+func TestWarmDecodePassesAllocateNothing(t *testing.T) {
+	for _, page := range []int{1, 16} {
+		c, p := warmCore(t, 32, page)
+		if n := testing.AllocsPerRun(200, func() { c.Pass(0, 0, p) }); n != 0 {
+			t.Errorf("page %d: %v allocations per pass", page, n)
+		}
+		if n := testing.AllocsPerRun(200, func() { c.Advance(c.Run(64).Passes, &p.Events) }); n != 0 {
+			t.Errorf("page %d: %v allocations per run", page, n)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, batch := range []int{16, 256} {
+		b.Run(fmt.Sprintf("way=passes/batch=%d", batch), func(b *testing.B) {
+			c, p := warmCore(b, batch, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Pass(0, 0, p)
+			}
+		})
+		b.Run(fmt.Sprintf("way=runs/batch=%d", batch), func(b *testing.B) {
+			c, p := warmCore(b, batch, 1)
+			b.ReportAllocs()
+			passes := 0
+			for b.Loop() {
+				n := c.Run(64).Passes
+				c.Advance(n, &p.Events)
+				passes += n
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(passes), "ns/pass")
+		})
+	}
+}
+
+// A prompt of 2,048 tokens, half of it shared, from submission to its end, in a
+// full pool of 16,384 tokens: match, split, eviction, insert.
+func BenchmarkAdmission(b *testing.B) {
+	cfg := defaults()
+	c, err := New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var p engine.Pass
+	owner := int64(0)
+	submit := func() {
+		owner++
+		shared := kv.Prompt{Nodes: []uint32{uint32(owner % 3)}, Ratio: 1024, Shared: 1024, Base: kv.PrivateBase(owner)}
+		c.Submit(engine.Request{PromptTokens: 2048, OutputTokens: 1, Prompt: shared})
+		c.Pass(0, 0, &p)
+	}
+	for range 50 {
+		submit()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		submit()
+	}
+}
