@@ -89,7 +89,7 @@ func TestReplayRefusals(t *testing.T) {
 			c.TraceFormat, c.ReplayConcurrency = ptr("agentic-mooncake"), ptr[int64](2)
 		}), "agentic_mooncake trace format is not supported with replay_concurrency"},
 		{open(func(c *ReplayFlags) { c.TraceFormat = ptr("applied_compute_agentic") }), "--trace-format=applied_compute_agentic requires --replay-concurrency because the source traces do not include first-turn timestamps"},
-		{open(func(c *ReplayFlags) { c.Traces = []string{path + "x"} }), "failed to open trace file "+path+"x: no such file"},
+		{open(func(c *ReplayFlags) { c.Traces = []string{path + "x"} }), "failed to open trace file " + path + "x: no such file"},
 		{load(func(c *ReplayFlags) { c.NumWorkers = ptr[int64](0) }), "invalid replay spec: aggregated pool must start with at least one worker"},
 		{load(func(c *ReplayFlags) { c.NumPrefillWorkers = ptr[int64](2) }), "num_prefill_workers and num_decode_workers are only used for disagg replay; use num_workers for aggregated replay"},
 		{load(func(c *ReplayFlags) { c.PrefillEngineArgs = ptr(prefillArgs) }), "prefill_engine_args and decode_engine_args must be provided together"},
