@@ -129,7 +129,6 @@ func searchOrder(y []float64) *arma {
 	}
 	if s.constant && s.try(0, 0, false) {
 		p, q = 0, 0
-		s.constant = false
 	}
 	for s.step(&p, &q) && len(s.tried) < arimaMaxModels {
 	}
@@ -144,7 +143,7 @@ func (s *search) step(p, q *int) bool {
 			return true
 		}
 	}
-	if s.d < 2 && s.try(*p, *q, !s.constant) {
+	if s.try(*p, *q, !s.constant) {
 		s.constant = !s.constant
 		return true
 	}
@@ -184,8 +183,8 @@ func differences(y []float64) int {
 	}
 }
 
-// kpss is the statistic of Kwiatkowski et al. (1992) for a level, with the lag
-// window 3·sqrt(n)/13.
+// kpss is the statistic of Kwiatkowski et al. (1992) for a level, with
+// 4·(n/100)^(1/4) lags.
 func kpss(y []float64) float64 {
 	n := float64(len(y))
 	mean := meanOf(y)
@@ -195,7 +194,7 @@ func kpss(y []float64) float64 {
 		eta += float64(partial * partial)
 		s2 += sq(v - mean)
 	}
-	lags := int(3 * math.Sqrt(n) / 13)
+	lags := int(4 * math.Pow(n/100, 0.25))
 	tail := 0.0
 	for l := 1; l <= lags; l++ {
 		sum := 0.0

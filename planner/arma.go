@@ -132,14 +132,17 @@ func difference(y []float64, d int) []float64 {
 }
 
 // nearUnit reports whether a root lies so near the unit circle that the model is
-// not to be trusted: an inverse root above 0.99.
+// not to be trusted: an inverse root above 0.99. Where there are MA roots only
+// those count, as in the reference's search.
 func (m *arma) nearUnit() bool {
 	c := m.parts(m.free)
-	ma := make([]float64, len(c.ma))
-	for i, v := range c.ma {
-		ma[i] = -v
+	if m.q == 0 {
+		return !withinRadius(c.ar, 0.99)
 	}
-	return !withinRadius(c.ar, 0.99) || !withinRadius(ma, 0.99)
+	for i := range c.ma {
+		c.ma[i] = -c.ma[i]
+	}
+	return !withinRadius(c.ma, 0.99)
 }
 
 // withinRadius reports whether all inverse roots of 1 - Σ a_i z^i are at most r:

@@ -45,10 +45,7 @@ func (p *Policy) bootstrap() Bootstrap {
 	if p.cfg.Target != SLA {
 		return Bootstrap{Status: BootNotRequired}
 	}
-	g := p.engines.Granularity
-	if g <= 0 {
-		g = 8
-	}
+	g := p.granularity()
 	boot := Bootstrap{Status: BootNotConfigured, Granularity: g}
 	timing, learner := p.engines.PrefillTiming, p.models.prefill
 	if p.cfg.Mode == Agg {
