@@ -130,7 +130,7 @@ func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
 	defer s.wake(w)
 	defer s.touch(rk)
 	if p == s.prefill {
-		req.OutputTokens = 1
+		req.OutputTokens = min(req.OutputTokens, 1)
 		q.hand.pworker, q.hand.prank, q.hand.placedPrefill, q.hand.sourceLive = r.Worker, r.Rank, true, true
 		s.countHit(r)
 		rk.hand.SubmitSource(req)

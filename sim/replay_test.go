@@ -322,3 +322,15 @@ func TestTransfersShareTheirLinksFairly(t *testing.T) {
 	o = simtest.Run(t, c)
 	same(t, "activated", column(o, activated), 29.2, 35.6)
 }
+
+func TestPromptWithoutOutputIsHeldBeforeItsBatchMates(t *testing.T) {
+	// Both prompts finish at 10; the one that asks for no token ends without one, and
+	// such ends come before tokens, so its destination is reserved first.
+	both(t, "two prompts", func(t *testing.T, slow bool) {
+		c := transfer(simtest.Disaggregated(1, 1, simtest.Fixed(10, 2)), 100000, 1, false)
+		c.Decode.Rank.Blocks, c.SlowPath = 3, slow
+		c.Source = simtest.Open(t, simtest.Rows(t, "0,128,2", "0,128,0"))
+		o := simtest.Run(t, c)
+		same(t, "reserved", column(o, reserved), 22.8, 10)
+	})
+}
