@@ -58,3 +58,9 @@ func (t *interner) grow() {
 		t.slots[i] = s
 	}
 }
+
+// fresh returns a node that no chain leads to.
+func (t *interner) fresh() uint32 {
+	t.n++
+	return t.n - 1
+}

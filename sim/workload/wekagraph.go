@@ -1,0 +1,354 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// wekaGraph gathers the nodes of all objects of a weka source.
+type wekaGraph struct {
+	b     *builder
+	basis WekaTimestamps
+	nodes []graphNode
+	plays int
+}
+
+// add lowers one object to a play.
+func (w *wekaGraph) add(o *wekaObject, blockSize int) error {
+	if err := o.check(w.basis); err != nil {
+		return err
+	}
+	if w.b == nil {
+		if blockSize != 0 && uint64(blockSize) != o.blockSize {
+			return o.at.fail(nil, "Weka source block size %d does not match configured block size %d", o.blockSize, blockSize)
+		}
+		w.b = newBuilder(LoadOptions{Format: Weka, BlockSize: int(o.blockSize)})
+	}
+	if have := uint64(w.b.t.blockSize); o.blockSize != have {
+		return o.at.fail(nil, "Weka corpus mixes block sizes: %s has %d, expected %d", o.label, o.blockSize, have)
+	}
+	p := &wekaPlay{w: w, o: o, prefix: "weka:" + labelDigest(o.label) + ":"}
+	p.startNs = math.MaxInt64
+	for i := range o.entries {
+		e := &o.entries[i]
+		if !e.subagent {
+			p.startNs = min(p.startNs, e.start)
+		}
+		for k := range e.inner {
+			p.startNs = min(p.startNs, e.inner[k].start)
+		}
+	}
+	p.lower()
+	w.plays++
+	return nil
+}
+
+// wekaPlay is one object while its graph is made.
+type wekaPlay struct {
+	w       *wekaGraph
+	o       *wekaObject
+	prefix  string
+	startNs int64
+}
+
+// lower makes nodes and edges: streams at the top level, streams inside each
+// subagent, and the edges between a subagent and its parent.
+func (p *wekaPlay) lower() {
+	var outer []*wekaRequest
+	for i := range p.o.entries {
+		if e := &p.o.entries[i]; !e.subagent {
+			p.node(&e.wekaRequest, fmt.Sprintf("request:outer:%d", i))
+			outer = append(outer, &e.wekaRequest)
+		}
+	}
+	parents := p.link(outer, "session:root")
+	for i := range p.o.entries {
+		e := &p.o.entries[i]
+		if !e.subagent || len(e.inner) == 0 {
+			continue
+		}
+		var inner []*wekaRequest
+		for k := range e.inner {
+			p.node(&e.inner[k], fmt.Sprintf("request:outer:%d:inner:%d", i, k))
+			inner = append(inner, &e.inner[k])
+		}
+		streams := p.link(inner, fmt.Sprintf("session:subagent:%d:%s", i, e.agent))
+		p.family(e, i, parents, streams)
+	}
+}
+
+// node adds a request. Its full blocks are named by the hashes of its object; the
+// partial tail and blocks without a hash are its own.
+func (p *wekaPlay) node(r *wekaRequest, name string) {
+	w, t := p.w, p.w.b.t
+	r.node = len(w.nodes)
+	w.nodes = append(w.nodes, graphNode{id: p.prefix + name, play: p.prefix + "play:" + p.o.id, model: r.model,
+		ordinal: w.plays, at: p.o.at, notBeforeMs: float64(r.start-p.startNs) / 1e6})
+	turn := traceTurn{first: len(t.nodes), input: int32(r.input), output: int32(r.output)}
+	full := min(int(r.input)/t.blockSize, len(r.ids))
+	parent := w.b.chain.next(root, uint64(w.plays)) // keeps objects apart
+	for k := range (int(r.input) + t.blockSize - 1) / t.blockSize {
+		if k < full {
+			parent = w.b.chain.next(parent, r.ids[k])
+		} else {
+			parent = w.b.chain.fresh()
+		}
+		t.nodes = append(t.nodes, parent)
+	}
+	t.turns = append(t.turns, turn)
+}
+
+// edge lets request to wait for request from: for its end, or for its start if they
+// overlapped and this is allowed.
+func (p *wekaPlay) edge(from, to *wekaRequest, why relation, mayOverlap bool) {
+	d := dependency{from: p.w.nodes[from.node].id, relation: why}
+	ns := to.start - from.end
+	if mayOverlap && from.endS > to.startS {
+		d.trigger, ns = onDispatch, to.start-from.start
+	}
+	if why != replayBarrier {
+		d.delayMs = float64(max(0, ns)) / 1e6
+	}
+	node := &p.w.nodes[to.node]
+	node.deps = append(node.deps, d)
+}
+
+// overlap reports whether b starts before a ends, by more than a microsecond.
+func overlap(a, b *wekaRequest) bool { return a.endS > b.startS+1e-6 }
+
+// wekaStream is a conversation found in a list of requests.
+type wekaStream struct {
+	requests []*wekaRequest
+	path     []uint64     // hashes that the next request would continue
+	owner    *wekaRequest // whose hashes they are
+	longest  int
+	fork     *wekaRequest // of another stream, whose prefix the first request shares
+}
+
+func (s *wekaStream) last() *wekaRequest { return s.requests[len(s.requests)-1] }
+
+func (s *wekaStream) add(r *wekaRequest) {
+	s.requests = append(s.requests, r)
+	s.longest = max(s.longest, len(r.ids))
+	if n := common(s.path, r.ids); n < len(r.ids) || n == len(s.path) {
+		s.path, s.owner = r.ids, r
+	}
+}
+
+// common is the number of leading hashes that two lists share.
+func common(a, b []uint64) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// link splits a list of requests into streams, names their sessions and adds the
+// edges inside and between them.
+func (p *wekaPlay) link(requests []*wekaRequest, session string) []*wekaStream {
+	byStart := slices.Clone(requests)
+	slices.SortStableFunc(byStart, func(a, b *wekaRequest) int { return cmp.Compare(a.start, b.start) })
+	streams := split(byStart)
+	for n, s := range streams {
+		name := p.prefix + session
+		if n > 0 {
+			name += fmt.Sprintf(":worker:%d", n-1)
+		}
+		for k, r := range s.requests {
+			p.w.nodes[r.node].session = name
+			if k > 0 {
+				p.edge(s.requests[k-1], r, sequence, false)
+			} else if s.fork != nil {
+				p.edge(s.fork, r, spawn, true)
+			}
+		}
+	}
+	for _, s := range streams {
+		for _, r := range s.requests {
+			for _, other := range streams {
+				if other != s {
+					p.barrier(other, r)
+				}
+			}
+		}
+	}
+	return streams
+}
+
+// barrier makes r wait for the last request of another stream that had ended when
+// it started.
+func (p *wekaPlay) barrier(other *wekaStream, r *wekaRequest) {
+	var last *wekaRequest
+	for _, q := range other.requests {
+		if q != r && !overlap(q, r) && (q.start < r.start || q.end <= r.start) && !p.waits(q, r) {
+			last = q
+		}
+	}
+	if last != nil {
+		p.edge(last, r, replayBarrier, false)
+	}
+}
+
+// waits reports whether q waits for r already, which a barrier must not turn round.
+func (p *wekaPlay) waits(q, r *wekaRequest) bool {
+	return q.start > r.start || q.start == r.start && q.index > r.index
+}
+
+// split finds the streams in requests sorted by start. A request continues a
+// stream whose path it extends; or one whose path it shares in part, if no later
+// request has a better claim to that path; else it begins a stream, as a fork of the
+// one it shares most with.
+func split(requests []*wekaRequest) []*wekaStream {
+	next, extends := extensions(requests)
+	of := make([]*wekaStream, len(requests))
+	at := make(map[*wekaRequest]int, len(requests))
+	var streams []*wekaStream
+	for i, r := range requests {
+		at[r] = i
+		if p := extends[i]; p >= 0 {
+			of[i] = of[p]
+			of[i].add(r)
+			continue
+		}
+		best := closest(streams, r)
+		if best != nil {
+			p := at[best.last()]
+			if !overlap(requests[p], r) && next[p] < 0 && !claimed(requests, extends, p, i) {
+				next[p] = i
+				of[i] = best
+				best.add(r)
+				continue
+			}
+		}
+		s := &wekaStream{}
+		if best != nil {
+			s.fork = best.owner
+			if overlap(best.last(), r) {
+				s.fork = best.last()
+			}
+		}
+		s.add(r)
+		streams = append(streams, s)
+		of[i] = s
+	}
+	return mergeLone(streams, requests)
+}
+
+// extensions pairs requests with earlier ones that they extend exactly, longest
+// first. next[i] is the request that extends i, extends[i] the one that i extends;
+// -1 for none.
+func extensions(requests []*wekaRequest) (next, extends []int) {
+	type pair struct{ length, from, to int }
+	var pairs []pair
+	for i, a := range requests {
+		for k := i + 1; k < len(requests); k++ {
+			b := requests[k]
+			if len(a.ids) > 0 && a.model == b.model && common(a.ids, b.ids) == len(a.ids) && !overlap(a, b) {
+				pairs = append(pairs, pair{len(a.ids), i, k})
+			}
+		}
+	}
+	slices.SortFunc(pairs, func(a, b pair) int {
+		return cmp.Or(cmp.Compare(b.length, a.length), cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	})
+	next, extends = make([]int, len(requests)), make([]int, len(requests))
+	for i := range requests {
+		next[i], extends[i] = -1, -1
+	}
+	for _, p := range pairs {
+		if next[p.from] < 0 && extends[p.to] < 0 {
+			next[p.from], extends[p.to] = p.to, p.from
+		}
+	}
+	return next, extends
+}
+
+// closest returns the stream whose path shares most with r, among equals the one
+// with the longest request, then the first; nil if none shares anything.
+func closest(streams []*wekaStream, r *wekaRequest) *wekaStream {
+	var best *wekaStream
+	length := 0
+	for _, s := range streams {
+		if s.last().model != r.model {
+			continue
+		}
+		n := common(s.path, r.ids)
+		if n > length || n == length && n > 0 && s.longest > best.longest {
+			best, length = s, n
+		}
+	}
+	return best
+}
+
+// claimed reports whether a request after i shares more with request p than i does,
+// and with no other one before it as much.
+func claimed(requests []*wekaRequest, extends []int, p, i int) bool {
+	own := common(requests[p].ids, requests[i].ids)
+	for k := i + 1; k < len(requests); k++ {
+		q := requests[k]
+		n := common(requests[p].ids, q.ids)
+		if n <= own || extends[k] >= 0 || q.model != requests[p].model || overlap(requests[p], q) {
+			continue
+		}
+		better := false
+		for z := range k {
+			better = better || z != p && common(requests[z].ids, q.ids) > n
+		}
+		if !better {
+			return true
+		}
+	}
+	return false
+}
+
+// mergeLone puts a first request that shares nothing with any other one at the head
+// of the second stream: a title or a quota probe before the conversation.
+func mergeLone(streams []*wekaStream, requests []*wekaRequest) []*wekaStream {
+	if len(streams) < 2 || len(streams[0].requests) > 1 {
+		return streams
+	}
+	lone := streams[0].requests[0]
+	for _, r := range requests {
+		if r != lone && common(lone.ids, r.ids) > 0 {
+			return streams
+		}
+	}
+	streams[1].requests = append([]*wekaRequest{lone}, streams[1].requests...)
+	return streams[1:]
+}
+
+// family links the subagent at index: its first stream to the request before its marker, and, if it blocks, the first later request of that
+// one's stream to their ends.
+func (p *wekaPlay) family(e *wekaEntry, index int, parents, streams []*wekaStream) {
+	var parent *wekaRequest
+	var in *wekaStream
+	for _, s := range parents {
+		for _, r := range s.requests {
+			if r.index < index && (parent == nil || r.index > parent.index) {
+				parent, in = r, s
+			}
+		}
+	}
+	p.edge(parent, streams[0].requests[0], spawn, true)
+	if e.status != "completed" {
+		return
+	}
+	endNs := int64(0)
+	for k := range e.inner {
+		endNs = max(endNs, e.inner[k].end)
+	}
+	if e.hasDuration {
+		endNs = e.start + int64(math.Round(e.durationMs*1e6))
+	}
+	for _, r := range in.requests {
+		if r.index > index && r.start >= endNs {
+			for _, s := range streams {
+				p.edge(s.last(), r, join, false)
+			}
+			return
+		}
+	}
+}
