@@ -17,7 +17,8 @@
 //   - the requests simulated are at most s times those of the grid, always;
 //   - the figures of the finalists are those of whole runs, the same as the grid's;
 //   - if on every rung the score of each candidate differs by at most a fraction e
-//     from its whole run's, the winner's score is within 2e/(1-e) of the grid's best:
+//     from its whole run's, and bounds are met or missed as there, the winner's score is within
+//     2e/(1-e) of the grid's best:
 //     a better candidate can only be dropped for one that looks as good. Prefix and
 //     whole score of every finalist are kept, so that e can be looked at;
 //   - a candidate that is stopped within a rung could not have been kept: the bound

@@ -47,7 +47,7 @@ func ParsePredict(origin, dir string, text []byte, o PredictOptions, files *File
 		return Run{}, &Fault{Origin: origin, Line: root.line, Msg: "the document must be a mapping"}
 	}
 	for _, assignment := range o.Set {
-		if err := applySet(root, assignment); err != nil {
+		if err := applySet(root, assignment, false); err != nil {
 			return Run{}, err
 		}
 	}

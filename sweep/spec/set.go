@@ -5,15 +5,16 @@ import (
 )
 
 // applySet applies one --set PATH=VALUE to the document root: PATH names mapping
-// keys, missing mappings are made, VALUE is YAML (spec sweeps-and-schema 1).
-func applySet(root *node, assignment string) error {
+// keys, missing mappings are made, VALUE is YAML (spec sweeps-and-schema 1). search
+// permits the sections that only recommend has.
+func applySet(root *node, assignment string, search bool) error {
 	path, text, ok := strings.Cut(assignment, "=")
 	bad := func(msg string) error { return &Fault{Origin: "--set " + assignment, Path: path, Msg: msg} }
 	if !ok || path == "" {
 		return &Fault{Origin: "--set " + assignment, Msg: "expected PATH=VALUE"}
 	}
 	keys := strings.Split(path, ".")
-	if keys[0] == "optimization" || keys[0] == "optimizer" {
+	if !search && (keys[0] == "optimization" || keys[0] == "optimizer") {
 		return bad(keys[0] + " belongs to recommend, predict runs one configuration")
 	}
 	at := ""
