@@ -21,6 +21,11 @@ import (
 type outputs struct {
 	open  []*output
 	jsonl *output // per-request records
+	// before is called when the run is done, before its files take their place; echo
+	// prints the report itself in place of the table; nested puts the summary keys
+	// under "summary", as predict does.
+	before       func() error
+	echo, nested bool
 }
 
 // output is one file, or standard output (path "").
@@ -65,6 +70,11 @@ func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 
 // commit puts every file in its place.
 func (o *outputs) commit() error {
+	if o.before != nil {
+		if err := o.before(); err != nil {
+			return err
+		}
+	}
 	for _, out := range o.open {
 		if err := out.Flush(); err != nil {
 			return err

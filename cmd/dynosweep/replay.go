@@ -98,11 +98,18 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
 	}
-	if err := doc.WriteJSON(report); err != nil {
+	write := doc.WriteJSON
+	if files.nested {
+		write = func(w io.Writer) error { return printJSON(w, newPrediction(&doc, out)) }
+	}
+	if err := write(report); err != nil {
 		return nil, err
 	}
 	if err := files.commit(); err != nil {
 		return nil, err
+	}
+	if files.echo {
+		return out, write(stdout)
 	}
 	if report.path == "" {
 		stdout = stderr // the report has standard output for itself

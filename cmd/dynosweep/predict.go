@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/sim/metrics"
+	"dynosweep/sweep"
+	"dynosweep/sweep/spec"
+)
+
+func predictCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "predict",
+		Usage: "run one AISimulate configuration",
+		Description: `   dynosweep predict -c prediction.yaml
+   dynosweep predict -c prediction.yaml --set traffic.load.concurrency=32 --format json`,
+		Flags:        append(aisimulateFlags(), &cli.BoolFlag{Name: "capture-per-request", Usage: "write requests.jsonl too"}),
+		OnUsageError: usageError,
+		Action:       predict,
+	}
+}
+
+// aisimulateFlags are shared by predict and recommend (spec sweeps-and-schema 1).
+func aisimulateFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the YAML `FILE`"},
+		&cli.StringFlag{Name: "stack", Usage: "engine, or dynamo with router and planner sections", Value: "engine"},
+		&cli.StringSliceFlag{Name: "set", Usage: "override as `PATH=VALUE`; repeatable, the last wins"},
+		&cli.StringFlag{Name: "output-dir", Usage: "where files go", Value: "./aisimulate-output"},
+		&cli.BoolFlag{Name: "overwrite", Usage: "permit a directory that is not empty; removes the files of an earlier run"},
+		&cli.StringFlag{Name: "format", Usage: "table or json on standard output", Value: "table"},
+	}
+}
+
+// aisimulateFormat checks --format and --config.
+func aisimulateFormat(c *cli.Command) (asJSON bool, err error) {
+	if c.String("config") == "" {
+		return false, badInput(errors.New("-c FILE is required"))
+	}
+	if c.NArg() > 0 {
+		return false, badInput(fmt.Errorf("unexpected argument %q", c.Args().First()))
+	}
+	switch f := c.String("format"); f {
+	case "table", "json":
+		return f == "json", nil
+	default:
+		return false, badInput(fmt.Errorf("--format must be table or json, got %q", f))
+	}
+}
+
+// prediction is the whole report of one run in the shape of the reference's
+// to_dict (spec report 1).
+type prediction struct {
+	Summary    *metrics.Summary  `json:"summary"`
+	PerRequest []json.RawMessage `json:"per_request"`
+	Coverage   metrics.Coverage  `json:"coverage"`
+	Planner    any               `json:"planner"`
+	Provenance any               `json:"provenance"`
+}
+
+func newPrediction(doc *metrics.Report, out *sweep.Outcome) prediction {
+	p := prediction{Summary: doc.Summary, Coverage: doc.Summary.Coverage, Planner: doc.Planner, Provenance: doc.Provenance}
+	records := out.Result.Collector.Records()
+	slices.SortFunc(records, metrics.CompareRecords)
+	for i := range records {
+		p.PerRequest = append(p.PerRequest, records[i].AppendJSON(nil))
+	}
+	return p
+}
+
+func predict(ctx context.Context, c *cli.Command) error {
+	asJSON, err := aisimulateFormat(c)
+	if err != nil {
+		return err
+	}
+	run, err := spec.ReadPredict(c.String("config"), spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")}, &spec.Files{})
+	if err != nil {
+		return err
+	}
+	dir := c.String("output-dir")
+	if err := checkOutputDir(dir, c.Bool("overwrite")); err != nil {
+		return badInput(err)
+	}
+	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
+	for _, n := range notices(&run) {
+		fmt.Fprintln(stderr, "notice:", n)
+	}
+	files := &outputs{}
+	defer files.discard()
+	w := sweep.Watch{Capture: c.Bool("capture-per-request")}
+	if w.Capture {
+		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), stdout); err != nil {
+			return err
+		}
+	}
+	files.before = func() error { return clearOutputDir(dir) }
+	files.echo, files.nested = asJSON, true
+	_, err = runAndReport(ctx, stdout, stderr, &sweep.Inputs{}, &run, files, w, filepath.Join(dir, "prediction.json"))
+	return err
+}
