@@ -61,7 +61,8 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	if c.cfg.WantMetrics {
 		c.queueMetrics(&out.Metrics)
 	}
-	if c.p.scheduled == 0 && len(out.Admissions)+len(out.Signals)+len(out.Preempted) == 0 {
+	// The end of a pass is also when a pending destination is tried.
+	if c.p.scheduled == 0 && len(out.Admissions)+len(out.Signals)+len(out.Preempted) == 0 && !c.mayReserve() {
 		out.Stall = engine.Nothing
 	}
 }
