@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,36 +39,12 @@ func BatchSteps(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) 
 			}
 			prefix = p[0]
 		}
-		ms, err := m.ask(get("phase"), n[0], n[1], prefix)
+		ms, err := m.Step(get("phase"), n[0], n[1], prefix)
 		if err != nil {
 			return nil, err
 		}
 		return []string{strconv.FormatFloat(ms, 'g', -1, 64)}, nil
 	})
-}
-
-// ask prices one step of a phase; length is the full one.
-func (m *Model) ask(phase string, batch, length, prefix int) (float64, error) {
-	if batch < 1 {
-		return 0, fmt.Errorf("batch must be at least 1, got %d: %w", batch, ErrConfig)
-	}
-	m.err = nil
-	var ms float64
-	switch phase {
-	case "prefill":
-		if prefix >= length {
-			return 0, fmt.Errorf("isl must be greater than 0 after removing prefix, but got %d: %w", length-prefix, ErrConfig)
-		}
-		ms = m.PrefillMs(batch, length-prefix, prefix)
-	case "decode":
-		ms = m.DecodeMs(batch, length)
-	default:
-		return 0, fmt.Errorf("phase must be prefill or decode, got %q: %w", phase, ErrConfig)
-	}
-	if math.IsNaN(ms) {
-		return 0, m.err
-	}
-	return ms, nil
 }
 
 // BatchCapacity reads rows of model, system, backend, parallel, memory_fraction,

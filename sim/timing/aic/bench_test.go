@@ -106,3 +106,17 @@ func BenchmarkOpen(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkNewModel binds a model to tables that are loaded.
+func BenchmarkNewModel(b *testing.B) {
+	benchSetups(b, func(b *testing.B, m *Model) {
+		c := ModelConfig{Model: m.ckpt.name, TP: m.par.tp, MoETP: m.par.moeTP, MoEEP: m.par.moeEP}
+		b.ReportAllocs()
+		b.ResetTimer()
+		for range b.N {
+			if _, err := NewModel(m.db, c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

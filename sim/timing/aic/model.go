@@ -1,7 +1,23 @@
+// Package aic prices the passes of a serving engine from measured hardware tables,
+// and tells how much KV cache fits on a GPU.
+//
+// Open resolves a system, a backend and a version to a Database, whose tables load
+// at first use and are shared by the whole process. NewModel turns a checkpoint, its
+// number formats and a parallel layout into two lists of ops, prefill and decode, and
+// binds each op to its slice of a table. PrefillMs, DecodeMs and DecodeSeries then
+// price passes; Capacity sizes the cache; Outside tells how far questions went beyond
+// what was measured. BatchSteps and BatchCapacity answer CSV files.
+//
+// Times are float64 ms, raw: no speed-up, rounding or least duration is applied.
+// Counts are per attention rank. A pass is the sum of its ops in list order, in the
+// reference's order of operations, without fused multiply-add. Missing data is an
+// error, never the figure of another shape, except in the modes that estimate.
+//
+// The method is spec aic-perfmodel; the data and its licence are described in
+// data/NOTICE and made by scripts/perfdata.
 package aic
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -29,6 +45,9 @@ type OpCost struct {
 	Name string
 	Ms   float64
 }
+
+// GPUs returns how many GPUs one engine takes.
+func (c ModelConfig) GPUs() int { return max(c.TP, 1) * max(c.PP, 1) * max(c.AttentionDP, 1) }
 
 // Outside tells how often passes were priced beyond the measured points.
 type Outside struct {
@@ -107,10 +126,6 @@ const maxCount = math.MaxUint32
 // prefix cached ones, per attention rank. Without new tokens it is 0. When data is
 // missing it returns NaN and Err tells why.
 func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
-	return m.prefill(batch, newTokens, prefix, nil)
-}
-
-func (m *Model) prefill(batch, newTokens, prefix int, costs []OpCost) float64 {
 	if batch <= 0 || newTokens <= 0 {
 		return 0
 	}
@@ -123,16 +138,10 @@ func (m *Model) prefill(batch, newTokens, prefix int, costs []OpCost) float64 {
 	far := farthest{}
 	for i := range m.context {
 		e := &m.context[i]
-		st.x = batch * newTokens
-		if e.perRequest {
-			st.x = batch
-		}
+		st.x = e.tokens(batch, newTokens)
 		v := float64(m.mode.value(e.op, st) * e.scale)
 		if st.err != nil {
 			return m.fail(e.name, st.err)
-		}
-		if costs != nil {
-			costs[i] = OpCost{e.name, v}
 		}
 		total += v
 		far.take(&st.reach, i)
@@ -333,30 +342,54 @@ func (m *Model) block(batch, context int, dst []float64) bool {
 	return true
 }
 
+// Step prices one step of a phase, prefill or decode, and tells what is wrong with the
+// question or missing in the data. length is the full prompt of a prefill, prefix
+// included, and the context of a decode, current token included.
+func (m *Model) Step(phase string, batch, length, prefix int) (float64, error) {
+	if batch < 1 {
+		return 0, fmt.Errorf("batch must be at least 1, got %d: %w", batch, ErrConfig)
+	}
+	m.err = nil
+	var ms float64
+	switch phase {
+	case "prefill":
+		if prefix >= length {
+			return 0, fmt.Errorf("isl must be greater than 0 after removing prefix, but got %d: %w", length-prefix, ErrConfig)
+		}
+		ms = m.PrefillMs(batch, length-prefix, prefix)
+	case "decode":
+		ms = m.DecodeMs(batch, length)
+	default:
+		return 0, fmt.Errorf("phase must be prefill or decode, got %q: %w", phase, ErrConfig)
+	}
+	if math.IsNaN(ms) {
+		return 0, m.err
+	}
+	return ms, nil
+}
+
 // PrefillOps prices like PrefillMs and returns what each op takes, in list order.
 func (m *Model) PrefillOps(batch, newTokens, prefix int) ([]OpCost, error) {
-	costs := make([]OpCost, len(m.context))
-	if v := m.prefill(batch, newTokens, prefix, costs); math.IsNaN(v) {
-		return nil, m.err
+	if _, err := m.Step("prefill", batch, prefix+newTokens, prefix); err != nil {
+		return nil, err
 	}
-	return costs, nil
+	return m.costs(m.context, step{batch: batch, seq: newTokens, prefix: prefix}, func(e *entry) int { return e.tokens(batch, newTokens) }), nil
 }
 
 // DecodeOps prices like DecodeMs and returns what each op takes, in list order.
 func (m *Model) DecodeOps(batch, context int) ([]OpCost, error) {
-	if batch <= 0 || !m.validDecode(batch, context) {
-		return nil, errors.Join(m.err)
+	if _, err := m.Step("decode", batch, context, 0); err != nil {
+		return nil, err
 	}
 	bs := batch * (m.nextN + 1)
-	st := step{batch: bs, seq: context, x: bs}
-	costs := make([]OpCost, len(m.generate))
-	for i := range m.generate {
-		e := &m.generate[i]
-		costs[i] = OpCost{e.name, float64(m.mode.value(e.op, &st) * e.scale)}
-		if st.err != nil {
-			m.fail(e.name, st.err)
-			return nil, m.err
-		}
+	return m.costs(m.generate, step{batch: bs, seq: context}, func(*entry) int { return bs }), nil
+}
+
+func (m *Model) costs(ops []entry, st step, tokens func(*entry) int) []OpCost {
+	costs := make([]OpCost, len(ops))
+	for i := range ops {
+		st.x = tokens(&ops[i])
+		costs[i] = OpCost{ops[i].name, float64(m.mode.value(ops[i].op, &st) * ops[i].scale)}
 	}
-	return costs, nil
+	return costs
 }

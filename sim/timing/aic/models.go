@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 )
 
 // embedded is the data that scripts/perfdata builds: see data/NOTICE.
@@ -52,14 +53,16 @@ type bundled struct {
 	HFQuant json.RawMessage `json:"hf_quant"`
 }
 
-func bundledModels() (map[string]bundled, error) {
+// bundledModels reads the bundled configurations at first use.
+var bundledModels = sync.OnceValues(func() (map[string]bundled, error) {
 	data, err := embedded.ReadFile("data/models.json")
 	if err != nil {
 		return nil, err
 	}
 	var out map[string]bundled
-	return out, json.Unmarshal(data, &out)
-}
+	err = json.Unmarshal(data, &out)
+	return out, err
+})
 
 // loadCheckpoint reads a local model directory or a bundled configuration.
 func loadCheckpoint(model string) (*checkpoint, error) {

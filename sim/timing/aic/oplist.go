@@ -16,6 +16,14 @@ type entry struct {
 	seq        bool // depends on more than x
 }
 
+// tokens returns the x of a prefill op.
+func (e *entry) tokens(batch, newTokens int) int {
+	if e.perRequest {
+		return batch
+	}
+	return batch * newTokens
+}
+
 // binder turns shapes into ops over one database.
 type binder struct {
 	sys              *System

@@ -2,16 +2,14 @@ package aic
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
 // rows are the columns of one source file in file order.
@@ -27,10 +25,17 @@ type column struct {
 	floats []float64
 	codes  []int32
 	words  []string
+	ids    map[string]int32
 }
 
+// maxRows bounds a table file; the largest measured one has a hundredth of it.
+const maxRows = 1 << 24
+
+// unread are the columns that no table looks at.
+var unread = map[string]bool{"framework": true, "version": true, "device": true, "power": true, "power_limit": true, "architecture": true, "implementation": true}
+
 // readParquet decodes one table file (spec aic-perfmodel 3.4). Text columns may be
-// string, large string or dictionary.
+// string, large string or dictionary, which are the same in the file.
 func readParquet(path string, data []byte) (r *rows, err error) {
 	defer func() { // the decoder panics on some damaged files
 		if p := recover(); p != nil {
@@ -40,91 +45,108 @@ func readParquet(path string, data []byte) (r *rows, err error) {
 	if strings.HasPrefix(string(data[:min(len(data), 40)]), "version https://git-lfs") {
 		return nil, fmt.Errorf("%s: unresolved git-lfs pointer, not a table; fetch the large files first", path)
 	}
-	f, err := file.NewParquetReader(bytes.NewReader(data))
+	f, err := file.NewParquetReader(bytes.NewReader(data), file.WithReadProps(parquet.NewReaderProperties(&limitedMemory{})))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	defer f.Close()
-	ar, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if n := f.NumRows(); n < 0 || n > maxRows {
+		return nil, fmt.Errorf("%s: claims %d rows", path, n)
 	}
-	t, err := ar.ReadTable(context.Background())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	defer t.Release()
-	r = &rows{path: path, n: int(t.NumRows()), cols: map[string]*column{}}
-	for i := 0; i < int(t.NumCols()); i++ {
-		c := t.Column(i)
-		col, err := readColumn(c)
-		if err != nil {
-			return nil, fmt.Errorf("%s: column %s: %w", path, c.Name(), err)
+	r = &rows{path: path, n: int(f.NumRows()), cols: map[string]*column{}}
+	for j := range f.MetaData().Schema.NumColumns() {
+		name := f.MetaData().Schema.Column(j).Path()
+		if unread[name] {
+			continue
 		}
-		r.cols[c.Name()] = col
+		col := &column{ids: map[string]int32{}}
+		for g := range f.NumRowGroups() {
+			c, err := f.RowGroup(g).Column(j)
+			if err == nil {
+				err = col.chunk(c)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: column %s: %w", path, name, err)
+			}
+		}
+		r.cols[name] = col
 	}
 	return r, nil
 }
 
-func readColumn(c *arrow.Column) (*column, error) {
-	col, ids := &column{}, map[string]int32{}
-	word := func(w string) {
-		id, ok := ids[w]
-		if !ok {
-			w = strings.Clone(w)
-			id = int32(len(col.words))
-			ids[w] = id
-			col.words = append(col.words, w)
-		}
-		col.codes = append(col.codes, id)
+// limitedMemory refuses the huge buffers that a damaged file asks for.
+type limitedMemory struct{ memory.GoAllocator }
+
+func (m *limitedMemory) Allocate(n int) []byte {
+	if n > 1<<28 {
+		panic(fmt.Sprintf("asks for %d bytes at once", n))
 	}
-	for _, chunk := range c.Data().Chunks() {
-		if err := col.chunk(chunk, word); err != nil {
-			return nil, err
-		}
-	}
-	return col, nil
+	return m.GoAllocator.Allocate(n)
 }
 
-func (col *column) chunk(chunk arrow.Array, word func(string)) error {
-	text := func(a interface{ Value(int) string }) {
-		for i := 0; i < chunk.Len(); i++ {
-			if chunk.IsNull(i) {
-				word("")
-			} else {
-				word(a.Value(i))
+func (m *limitedMemory) Reallocate(n int, b []byte) []byte {
+	if n > 1<<28 {
+		panic(fmt.Sprintf("asks for %d bytes at once", n))
+	}
+	return m.GoAllocator.Reallocate(n, b)
+}
+
+// pageReader is a column chunk of values T.
+type pageReader[T any] interface {
+	HasNext() bool
+	Err() error
+	Descriptor() *schema.Column
+	ReadBatchInPage(n int64, values []T, defs, reps []int16) (total int64, read int, err error)
+}
+
+// eachValue calls put for every row, with the zero value for null.
+func eachValue[T any](c pageReader[T], put func(T)) error {
+	const batch = 4096
+	values, defs := make([]T, batch), make([]int16, batch)
+	top := c.Descriptor().MaxDefinitionLevel()
+	if c.Descriptor().MaxRepetitionLevel() > 0 {
+		return fmt.Errorf("lists are not read")
+	}
+	rows := 0
+	for c.HasNext() {
+		total, read, err := c.ReadBatchInPage(batch, values, defs, nil)
+		if err != nil {
+			return err
+		}
+		if rows += int(total); total <= 0 || rows > maxRows {
+			return fmt.Errorf("damaged page")
+		}
+		at := 0
+		for i := range int(total) {
+			var v T
+			if (top == 0 || defs[i] == top) && at < read {
+				v = values[at]
+				at++
 			}
+			put(v)
 		}
 	}
-	switch a := chunk.(type) {
-	case *array.Int64:
-		col.ints = append(col.ints, a.Int64Values()...)
-	case *array.Int32:
-		for _, v := range a.Int32Values() {
-			col.ints = append(col.ints, int64(v))
-		}
-	case *array.Float64:
-		col.floats = append(col.floats, a.Float64Values()...)
-	case *array.String:
-		text(a)
-	case *array.LargeString:
-		text(a)
-	case *array.Dictionary:
-		dict, ok := a.Dictionary().(interface{ Value(int) string })
-		if !ok {
-			return fmt.Errorf("dictionary of %s is not read", a.Dictionary().DataType())
-		}
-		for i := 0; i < a.Len(); i++ {
-			if a.IsNull(i) {
-				word("")
-			} else {
-				word(dict.Value(a.GetValueIndex(i)))
+	return c.Err()
+}
+
+func (col *column) chunk(chunk file.ColumnChunkReader) error {
+	switch c := chunk.(type) {
+	case *file.Int64ColumnChunkReader:
+		return eachValue(c, func(v int64) { col.ints = append(col.ints, v) })
+	case *file.Int32ColumnChunkReader:
+		return eachValue(c, func(v int32) { col.ints = append(col.ints, int64(v)) })
+	case *file.Float64ColumnChunkReader:
+		return eachValue(c, func(v float64) { col.floats = append(col.floats, v) })
+	case *file.ByteArrayColumnChunkReader:
+		return eachValue(c, func(v parquet.ByteArray) {
+			id, ok := col.ids[string(v)]
+			if !ok {
+				id = int32(len(col.words))
+				col.words = append(col.words, string(v))
+				col.ids[string(v)] = id
 			}
-		}
-	case *array.Null:
-		for i := 0; i < a.Len(); i++ {
-			word("")
-		}
+			col.codes = append(col.codes, id)
+		})
 	}
 	return nil // columns of any other type are not asked for
 }
