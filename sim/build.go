@@ -11,6 +11,7 @@ import (
 	"dynosweep/sim/engine/vllm"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/router"
+	"dynosweep/sim/workload"
 )
 
 // newCore names the backends in one place.
@@ -32,7 +33,8 @@ func New(cfg Config) (*Sim, error) {
 		return nil, err
 	}
 	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, cap: cfg.MaxSimTimeMs}
-	s.collector = metrics.NewCollector(metrics.Options{SLA: cfg.SLA, Capture: cfg.Capture})
+	s.collector = metrics.NewCollector(metrics.Options{
+		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: workload.PlayOutcomes(cfg.Source) != nil})
 	// A cap can cut requests that already have tokens, and only completed ones
 	// count: their gaps wait with the request.
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)

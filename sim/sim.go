@@ -296,6 +296,9 @@ func (s *Sim) finish() (*Result, error) {
 }
 
 func (s *Sim) result() *Result {
+	for _, p := range workload.PlayOutcomes(s.src) {
+		s.collector.Trajectory(p.TerminalMs-p.StartMs, p.Status == "completed")
+	}
 	t := metrics.Totals{
 		DecodeWorkerSeconds: s.decode.workerMs / 1000,
 		DecodeGPUs:          s.decode.cfg.GPUsPerWorker,

@@ -27,6 +27,7 @@ type Watch struct {
 	Observers sim.Observers
 	Telemetry func(*metrics.Sample) error // nil: none
 	SlowPath  bool
+	Requests  int // release at most so many, as a search does; 0: the whole load
 }
 
 // Outcome is one finished run.
@@ -79,6 +80,9 @@ func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome,
 	if err != nil {
 		return nil, &InputError{err}
 	}
+	if w.Requests > 0 {
+		src = &prefix{src, w.Requests}
+	}
 	res := &resolver{in: in}
 	cfg, err := run.Config(src, res.answer)
 	if err != nil {
@@ -101,6 +105,7 @@ func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome,
 		return nil, res.explain(err)
 	}
 	totals := out.Result.Totals
+	totals.Agentic = agentic(in, run, src)
 	totals.WallMs = float64(time.Since(began)) / float64(time.Millisecond)
 	out.Summary = out.Result.Collector.Summary(totals)
 	out.Outside = res.outside()

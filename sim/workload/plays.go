@@ -226,3 +226,19 @@ func PlayOutcomes(src Source) []PlayOutcome {
 	}
 	return out
 }
+
+// NodeCounts says how many requests of an agentic source were released and how
+// many of them ended.
+func NodeCounts(src Source) (released, ended int) {
+	p, ok := src.(*plays)
+	if !ok {
+		return 0, 0
+	}
+	for i := range p.state {
+		st := &p.state[i]
+		nodes := len(p.graph.nodesOf(int32(i)))
+		released += nodes - int(st.unreleased)
+		ended += nodes - int(st.unreleased) - int(st.inflight)
+	}
+	return released, ended
+}

@@ -1,0 +1,65 @@
+package sweep
+
+import (
+	"math"
+
+	"dynosweep/sim/metrics"
+	"dynosweep/sim/workload"
+	"dynosweep/sweep/spec"
+)
+
+// playOutcome is one entry of agentic_play_outcomes.
+type playOutcome struct {
+	PlayID     string   `json:"play_id"`
+	Status     string   `json:"status"`
+	TerminalMs *float64 `json:"causal_terminal_ms"`
+	SettledMs  *float64 `json:"settled_at_ms"`
+}
+
+// agentic returns the report keys that only agentic load has. Two digests of the
+// reference, of its graph and of its evidence log, have no published form and are
+// left out.
+func agentic(in *Inputs, run *spec.Run, src workload.Source) []metrics.Field {
+	plays := workload.PlayOutcomes(src)
+	if plays == nil {
+		return nil
+	}
+	t, err := in.Trace(run.Workload.Trace)
+	if err != nil {
+		return nil
+	}
+	g, _ := t.Graph()
+	outcomes := make([]playOutcome, len(plays))
+	settled := 0
+	for i, p := range plays {
+		outcomes[i] = playOutcome{p.PlayID, p.Status, known(p.TerminalMs), known(p.SettledMs)}
+		if outcomes[i].SettledMs != nil {
+			settled++
+		}
+	}
+	released, ended := workload.NodeCounts(src)
+	return []metrics.Field{
+		{Name: "agentic_graph", Value: map[string]any{
+			"source":     map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
+			"block_size": g.BlockSize, "node_count": g.Nodes, "play_count": g.Plays, "source_models": g.Models}},
+		// dispatched, terminal and settled of every node, settled of every play
+		{Name: "agentic_lifecycle_event_count", Value: released + 2*ended + settled},
+		{Name: "agentic_play_outcomes", Value: outcomes},
+		{Name: "agentic_model_projection", Value: map[string]any{
+			"policy": "project_to_configured_target", "source_models": g.Models, "target_model": orNull(run.Workload.ExecutionModel)}},
+	}
+}
+
+func known(v float64) *float64 {
+	if math.IsNaN(v) {
+		return nil
+	}
+	return &v
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
