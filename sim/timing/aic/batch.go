@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// batchColumns are the answer columns, which are ignored on input and written anew.
+// Answer columns are ignored on input and written anew.
 var (
 	stepAnswers     = []string{"latency_ms", "error"}
 	capacityAnswers = []string{"num_gpu_blocks", "kv_tokens", "kv_bytes_per_token", "error"}

@@ -180,7 +180,7 @@ func (t *table) laneSlice(order []string, key sliceKey) *slice {
 	return nil
 }
 
-// describeLanes lists what an attention table holds, for messages.
+// describeSlices lists what a table holds, for messages; a long list is cut.
 func (t *table) describeSlices(format func(sliceKey) string) string {
 	var have []string
 	for i := range t.slices {

@@ -17,15 +17,15 @@ var tableNames = []string{
 	"context_mla_perf", "generation_mla_perf", "mla_bmm_perf",
 }
 
-// merge builds a table from its sources, best first. own tells whether a source is
-// of the requested version; keep names the kernel sources that may be read, all when nil.
+// source is one file of a table. own tells whether it is of the requested version;
+// keep names the kernel sources that may be read, all when nil.
 type source struct {
 	rows *rows
 	own  bool
 	keep map[string]bool
 }
 
-// buildTable merges sources; the first row of a key wins.
+// buildTable merges sources, best first; the first row of a key wins.
 func buildTable(name, system string, sources []source) (*table, error) {
 	b := newBuilder()
 	var sites []gemmRow

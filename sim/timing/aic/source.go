@@ -14,7 +14,7 @@ import (
 // backends are the serving frameworks whose schedulers exist.
 var backends = []string{"sglang", "trtllm", "vllm"}
 
-// tree of system files: a directory, an archive or the embedded set.
+// root is a set of system files: a directory, an archive or the embedded one.
 type root struct {
 	fsys   fs.FS
 	name   string // for messages
