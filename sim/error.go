@@ -63,8 +63,8 @@ func (e stuck) Unwrap() error { return ErrStuck }
 
 func (s *Sim) engineOwnsWork() bool {
 	for _, p := range s.pools {
-		for _, w := range p.workers {
-			if w != nil && w.runnable() {
+		for _, w := range p.present {
+			if w.runnable() {
 				return true
 			}
 		}

@@ -21,7 +21,8 @@ type pool struct {
 	kind      metrics.Pool
 	cfg       PoolConfig
 	placement router.Placement
-	workers   []*worker // [id]; nil once removed
+	workers   []*worker // [id]; nil once removed, ids are never used again
+	present   []*worker // those not removed, ids ascending
 	ready     bitset    // idle workers that may have work
 	draining  int
 	alive     int // active + starting + draining
@@ -89,6 +90,7 @@ func (s *Sim) addWorker(p *pool, state workerState) (*worker, error) {
 	}
 	p.integrate(s.nowMs)
 	p.workers = append(p.workers, w)
+	p.present = append(p.present, w)
 	p.alive++
 	if state == active {
 		p.active++

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 
 	"dynosweep/sim/metrics"
 )
@@ -116,10 +117,7 @@ const idleMetricMs = 1000
 
 func (s *Sim) poolSnapshot(p *pool, v *PoolSnapshot) {
 	v.Metrics, v.Active, v.Starting, v.Draining = v.Metrics[:0], v.Active[:0], v.Starting[:0], v.Draining[:0]
-	for _, w := range p.workers {
-		if w == nil {
-			continue
-		}
+	for _, w := range p.present {
 		switch w.state {
 		case active:
 			v.Active = append(v.Active, w.id)
@@ -183,15 +181,15 @@ func (s *Sim) scaleUp(p *pool, k int) error {
 // scaleDown cancels starting workers first, then drains active ones, highest id
 // first.
 func (s *Sim) scaleDown(p *pool, k int) error {
-	for i := len(p.workers) - 1; i >= 0 && k > 0; i-- {
-		if w := p.workers[i]; w != nil && w.state == starting {
+	for i := len(p.present) - 1; i >= 0 && k > 0; i-- {
+		if w := p.present[i]; w.state == starting {
 			s.removeWorker(p, w)
 			k--
 		}
 	}
-	for i := len(p.workers) - 1; i >= 0 && k > 0; i-- {
-		w := p.workers[i]
-		if w == nil || w.state != active {
+	for i := len(p.present) - 1; i >= 0 && k > 0; i-- {
+		w := p.present[i]
+		if w.state != active {
 			continue
 		}
 		w.state = draining
@@ -239,16 +237,18 @@ func (s *Sim) removeDrained(p *pool) bool {
 	if p.draining == 0 {
 		return false
 	}
-	changed := false
-	for _, w := range p.workers {
-		if w != nil && w.state == draining && w.drained() {
-			p.draining--
-			p.placement.WorkerRemoved(w.id, s.nowMs)
-			s.removeWorker(p, w)
-			changed = true
+	before := len(p.present)
+	for i := 0; i < len(p.present); {
+		w := p.present[i]
+		if w.state != draining || !w.drained() {
+			i++
+			continue
 		}
+		p.draining--
+		p.placement.WorkerRemoved(w.id, s.nowMs)
+		s.removeWorker(p, w)
 	}
-	return changed
+	return len(p.present) < before
 }
 
 func (s *Sim) removeWorker(p *pool, w *worker) {
@@ -260,4 +260,5 @@ func (s *Sim) removeWorker(p *pool, w *worker) {
 	}
 	w.state = removed
 	p.workers[w.id] = nil
+	p.present = slices.DeleteFunc(p.present, func(x *worker) bool { return x == w })
 }

@@ -123,8 +123,8 @@ func (s *Sim) done() bool {
 
 func (s *Sim) allDrained() bool {
 	for _, p := range s.pools {
-		for _, w := range p.workers {
-			if w != nil && !w.drained() {
+		for _, w := range p.present {
+			if !w.drained() {
 				return false
 			}
 		}
@@ -256,10 +256,7 @@ func (s *Sim) poolOf(stage uint8) *pool {
 // settleAll brings every decode run to the present.
 func (s *Sim) settleAll() error {
 	for _, p := range s.pools {
-		for _, w := range p.workers {
-			if w == nil {
-				continue
-			}
+		for _, w := range p.present {
 			if err := s.settle(w); err != nil {
 				return err
 			}

@@ -77,10 +77,7 @@ func (s *Sim) fillPool(p *pool, v *metrics.PoolSample) {
 	v.Ranks, v.Active, v.Starting, v.Draining = v.Ranks[:0], v.Active[:0], v.Starting[:0], v.Draining[:0]
 	v.Pending, v.Interval = p.placement.Queued(), p.gone
 	p.gone = metrics.Counters{}
-	for _, w := range p.workers {
-		if w == nil {
-			continue
-		}
+	for _, w := range p.present {
 		switch w.state {
 		case active:
 			v.Active = append(v.Active, w.id)

@@ -24,6 +24,10 @@ func BenchmarkRun(b *testing.B) {
 		{"topology=agg/workers=16/router=kv", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumWorkers: num(16), RouterMode: text("kv_router")}},
 		{"topology=disagg/workers=2+2/router=rr", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumPrefillWorkers: num(2), NumDecodeWorkers: num(2),
 			PrefillEngineArgs: text(`{"worker_type":"prefill"}`), DecodeEngineArgs: text(`{"worker_type":"decode"}`)}},
+		{"topology=agg/workers=8/planner=sla", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumWorkers: num(8),
+			ExtraEngineArgs: text(`{"block_size":64,"num_gpu_blocks":16384,"startup_time":30}`),
+			PlannerConfig: text(`{"mode":"agg","optimization_target":"sla","ttft_ms":2000,"itl_ms":50,"enable_load_scaling":true,` +
+				`"load_predictor":"kalman","max_gpu_budget":16,"decode_engine_num_gpu":1}`)}},
 		{"load=synthetic/workers=1/backend=vllm", spec.ReplayFlags{InputTokens: num(5000), OutputTokens: num(500), RequestCount: num(1000), ReplayConcurrency: num(100)}},
 		{"load=synthetic/workers=2/backend=sglang", spec.ReplayFlags{InputTokens: num(2048), OutputTokens: num(128), RequestCount: num(2000), ReplayConcurrency: num(16),
 			NumWorkers: num(2), ExtraEngineArgs: text(`{"engine_type":"sglang"}`)}},

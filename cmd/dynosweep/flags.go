@@ -110,6 +110,7 @@ func outputFlags() []cli.Flag {
 		textFlag(catOutput, "report-jsonl", "`FILE` with one object per request"),
 		textFlag(catOutput, "telemetry-jsonl", "`FILE` with one telemetry sample per line"),
 		floatFlag(catOutput, "telemetry-interval-ms", "simulated time between samples, `MS` (default 1000)"),
+		textFlag(catOutput, "ticks-jsonl", "`FILE` with every Planner tick; the report keeps the first 10,000"),
 		textFlag(catOutput, "kv-events-jsonl", "`FILE` with every stored and removed KV event"),
 	}
 }

@@ -21,6 +21,7 @@ import (
 type outputs struct {
 	open  []*output
 	jsonl *output // per-request records
+	ticks *output // Planner ticks
 	// before is called when the run is done, before its files take their place; echo
 	// prints the report itself in place of the table; nested puts the summary keys
 	// under "summary", as predict does.
@@ -114,6 +115,16 @@ func (o *outputs) observe(c *cli.Command, run *spec.Run, w *sweep.Watch) error {
 			return badInput(err)
 		}
 		o.jsonl = out
+	}
+	if path := c.String("ticks-jsonl"); path != "" {
+		if run.Planner == nil {
+			return badInput(errors.New("--ticks-jsonl needs --planner-config"))
+		}
+		out, err := o.create(path, stdout)
+		if err != nil {
+			return badInput(err)
+		}
+		o.ticks = out
 	}
 	if path := c.String("telemetry-jsonl"); path != "" {
 		if err := o.telemetry(path, stdout, run, w); err != nil {

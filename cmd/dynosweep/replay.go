@@ -42,7 +42,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	asserts, err := assertions(c.StringSlice("assert"))
+	asserts, err := assertions(c.StringSlice("assert"), plannerGPUHours)
 	if err != nil {
 		return badInput(err)
 	}
@@ -63,10 +63,11 @@ func replay(ctx context.Context, c *cli.Command) error {
 	return verdict(c, out, asserts)
 }
 
-func assertions(texts []string) ([]metrics.Assertion, error) {
+// assertions reads bounds on figures: report keys and more.
+func assertions(texts []string, more ...string) ([]metrics.Assertion, error) {
 	var out []metrics.Assertion
 	for _, t := range texts {
-		a, err := metrics.ParseAssertion(t)
+		a, err := metrics.ParseAssertion(t, more...)
 		if err != nil {
 			return nil, fmt.Errorf("--assert: %w", err)
 		}
@@ -83,7 +84,7 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	if err != nil {
 		return nil, badInput(err)
 	}
-	var ticks tickLog
+	ticks := tickLog{sink: files.ticks}
 	if run.Planner != nil {
 		ticks.watch(&w.Observers)
 	}
@@ -97,6 +98,9 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	doc := metrics.Report{Summary: out.Summary, Provenance: provenance(run, out)}
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
+		if cut := ticks.cut(out.Result.Ticks); cut != "" {
+			fmt.Fprintln(stderr, "notice:", cut)
+		}
 	}
 	write := doc.WriteJSON
 	if files.nested {
@@ -117,11 +121,27 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	return out, printOutcome(stdout, run, out, report.path)
 }
 
+// figures is what assertions of one run may ask.
+func figures(out *sweep.Outcome) func(string) (float64, bool) {
+	return func(name string) (float64, bool) {
+		if name == plannerGPUHours {
+			if out.Policy == nil {
+				return 0, false
+			}
+			return out.Policy.GPUHours()
+		}
+		return out.Summary.Get(name)
+	}
+}
+
+// plannerGPUHours is the one figure of a run that is no key of its summary.
+const plannerGPUHours = "planner_gpu_hours"
+
 // verdict checks what the user demanded of the figures.
 func verdict(c *cli.Command, out *sweep.Outcome, asserts []metrics.Assertion) error {
 	var errs []error
 	for _, a := range asserts {
-		if err := a.Check(out.Summary.Get); err != nil {
+		if err := a.Check(figures(out)); err != nil {
 			errs = append(errs, err)
 		}
 	}

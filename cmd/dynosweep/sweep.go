@@ -73,7 +73,7 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	case c.Bool("status"):
 		return j.status()
 	}
-	asserts, err := assertions(c.StringSlice("assert"))
+	asserts, err := assertions(c.StringSlice("assert"), results.NumericColumns()...)
 	if err != nil {
 		return badInput(err)
 	}
@@ -223,6 +223,11 @@ func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
 	}
 	if err := files.telemetry(filepath.Join(dir, "telemetry.jsonl"), j.stdout, &run, &w); err != nil {
 		return err
+	}
+	if run.Planner != nil {
+		if files.ticks, err = files.create(filepath.Join(dir, "ticks.jsonl"), j.stdout); err != nil {
+			return err
+		}
 	}
 	_, err = runAndReport(ctx, j.stdout, j.stderr, &j.in, &run, files, w, filepath.Join(dir, "report.json"))
 	return err

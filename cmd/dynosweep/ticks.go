@@ -1,32 +1,38 @@
 package main
 
 import (
-	"math"
-	"slices"
+	"encoding/json"
+	"fmt"
 
 	"dynosweep/planner"
 	"dynosweep/sim"
 	"dynosweep/sweep"
 )
 
-// tickLog keeps the Planner's ticks for the report, up to a bound.
+// tickLog keeps the Planner's ticks for the report, up to a bound, and streams all
+// of them to a file if there is one.
 type tickLog struct {
-	total int
-	ticks []tickEntry
+	sink *output // --ticks-jsonl; nil: none
+	kept int
+	list []byte // the report's ticks, each with a comma behind
+	line []byte
 }
 
-// maxReportTicks bounds the ticks of a JSON report; a longer run keeps their count
-// and the first ones.
+// maxReportTicks bounds the ticks of a JSON report; of a longer run it has the first
+// ones, the count, and the file with all.
 const maxReportTicks = 10_000
 
-// plannerBlock is the report's planner object (spec report 10).
+// plannerBlock is the report's planner object (spec report 10); ticks_kept,
+// ticks_file and planner_gpu_hours are our own.
 type plannerBlock struct {
-	Metadata      map[string]any `json:"metadata"`
-	Ticks         []tickEntry    `json:"ticks"`
-	TicksKept     int            `json:"ticks_kept"`
-	ScalingEvents []scalingEntry `json:"scaling_events"`
-	TotalTicks    int            `json:"total_ticks"`
-	GPUHours      *float64       `json:"planner_gpu_hours"`
+	Metadata      planner.Metadata `json:"metadata"`
+	Ticks         json.RawMessage  `json:"ticks"`
+	TicksKept     int              `json:"ticks_kept"`
+	TicksFile     *string          `json:"ticks_file"`
+	ScalingEvents []scalingEntry   `json:"scaling_events"`
+	TotalTicks    int              `json:"total_ticks"`
+	HTMLReport    *string          `json:"html_report_path"`
+	GPUHours      *float64         `json:"planner_gpu_hours"`
 }
 
 type scalingEntry struct {
@@ -37,150 +43,58 @@ type scalingEntry struct {
 	Reason    string  `json:"reason"`
 }
 
-type tickEntry struct {
-	Ordinal   int                 `json:"ordinal"`
-	AtMs      float64             `json:"at_ms"`
-	Scheduled planner.Schedule    `json:"scheduled_tick"`
-	Input     tickInput           `json:"input"`
-	Topology  map[string]poolLog  `json:"topology"`
-	Effects   map[string]any      `json:"effects"`
-	Decision  map[string]*float64 `json:"runtime_decision"`
-}
-
-type tickInput struct {
-	NowS    float64                `json:"now_s"`
-	Traffic *sim.Traffic           `json:"traffic"`
-	Metrics map[string][]metricRow `json:"fpm_observations"`
-}
-
-type metricRow struct {
-	Worker  int32              `json:"worker_id"`
-	Rank    int32              `json:"dp_rank"`
-	Metrics map[string]float64 `json:"metrics"`
-}
-
-type poolLog struct {
-	Active        []int32 `json:"active"`
-	ActiveCount   int     `json:"active_count"`
-	Starting      []int32 `json:"starting"`
-	StartingCount int     `json:"starting_count"`
-	Draining      []int32 `json:"draining"`
-	DrainingCount int     `json:"draining_count"`
-}
-
 // watch hangs the log on a run.
 func (l *tickLog) watch(o *sim.Observers) {
 	o.Tick = func(t *sim.TickRecord) error {
-		if l.total++; l.total <= maxReportTicks {
-			l.ticks = append(l.ticks, newTickEntry(t))
+		keep := l.kept < maxReportTicks
+		if !keep && l.sink == nil {
+			return nil
 		}
-		return nil
+		l.line = planner.AppendTick(l.line[:0], t)
+		if keep {
+			if l.kept++; l.kept == 1 {
+				l.list = append(l.list, '[')
+			}
+			l.list = append(append(l.list, l.line...), ',')
+		}
+		if l.sink == nil {
+			return nil
+		}
+		l.line = append(l.line, '\n')
+		_, err := l.sink.Write(l.line)
+		return err
 	}
-}
-
-func newTickEntry(t *sim.TickRecord) tickEntry {
-	s := t.Snapshot
-	e := tickEntry{
-		Ordinal: s.Ordinal, AtMs: s.NowMs,
-		Input: tickInput{NowS: s.NowMs / 1000, Metrics: map[string][]metricRow{
-			"prefill": metricRows(s.Prefill.Metrics), "decode": metricRows(s.Decode.Metrics)}},
-		Topology: map[string]poolLog{"prefill": newPoolLog(&s.Prefill), "decode": newPoolLog(&s.Decode)},
-		Decision: map[string]*float64{
-			"target_prefill": target(t.Decision.TargetPrefill), "target_decode": target(t.Decision.TargetDecode),
-			"next_tick_ms": finite(t.Decision.NextTickMs)},
-	}
-	traffic := s.Traffic
-	e.Input.Traffic = &traffic
-	if d, ok := t.Decision.Detail.(*planner.Tick); ok {
-		e.Scheduled = d.Schedule
-		e.Effects = effects(d)
-	}
-	return e
-}
-
-// effects are the diagnostics of a tick, null where undefined (spec planner 12.2).
-func effects(d *planner.Tick) map[string]any {
-	return map[string]any{
-		"estimated_ttft_ms": finite(d.EstimatedTTFTMs), "estimated_itl_ms": finite(d.EstimatedITLMs),
-		"predicted_num_req": finite(d.PredictedNumReq), "predicted_isl": finite(d.PredictedISL),
-		"predicted_osl": finite(d.PredictedOSL), "predicted_kv_hit_rate": finite(d.PredictedHitRate),
-		"engine_rps_prefill": finite(d.EngineRPSPrefill), "engine_rps_decode": finite(d.EngineRPSDecode),
-		"throughput_lower_bound_prefill": target(d.LowerBoundPrefill), "throughput_lower_bound_decode": target(d.LowerBoundDecode),
-		"load_decision_reason": word(d.LoadReason), "load_decision_reason_prefill": word(d.LoadReasonPrefill),
-		"load_decision_reason_decode":        word(d.LoadReasonDecode),
-		"throughput_decision_reason":         word(d.ThroughputReason),
-		"throughput_decision_reason_prefill": word(d.ThroughputReasonPrefill),
-		"throughput_decision_reason_decode":  word(d.ThroughputReasonDecode),
-		"scale_to_prefill":                   target(d.ScaleToPrefill),
-		"scale_to_decode":                    target(d.ScaleToDecode),
-		"observed_ttft_ms":                   finite(d.ObservedTTFTMs),
-		"observed_itl_ms":                    finite(d.ObservedITLMs),
-		"observed_requests_per_second":       finite(d.ObservedRPS),
-		"observed_isl":                       finite(d.ObservedISL),
-		"observed_osl":                       finite(d.ObservedOSL),
-		"observed_kv_hit_rate":               finite(d.ObservedHitRate),
-		"planner_gpu_hours":                  finite(d.PlannerGPUHours),
-	}
-}
-
-func metricRows(rows []sim.RankMetrics) []metricRow {
-	out := make([]metricRow, 0, len(rows))
-	for i := range rows {
-		r, p := &rows[i], &rows[i].Pass
-		out = append(out, metricRow{r.Worker, r.Rank, map[string]float64{
-			"wall_time":            r.WallS,
-			"num_prefill_requests": float64(p.PrefillRequests), "sum_prefill_tokens": float64(p.PrefillTokens),
-			"var_prefill_length": p.PrefillVar, "sum_prefill_kv_tokens": float64(p.PrefillKVTokens),
-			"num_decode_requests": float64(p.DecodeRequests), "sum_decode_kv_tokens": float64(p.DecodeKVTokens),
-			"var_decode_kv_tokens": p.DecodeVar,
-			"num_queued_prefill":   float64(p.QueuedPrefill), "sum_queued_prefill_tokens": float64(p.QueuedPrefillTokens),
-			"var_queued_prefill_length": p.QueuedPrefillVar,
-			"num_queued_decode":         float64(p.QueuedDecode), "sum_queued_decode_kv_tokens": float64(p.QueuedDecodeKVTokens),
-			"var_queued_decode_kv_tokens": p.QueuedDecodeVar,
-		}})
-	}
-	return out
-}
-
-func newPoolLog(p *sim.PoolSnapshot) poolLog {
-	return poolLog{append([]int32{}, p.Active...), len(p.Active), append([]int32{}, p.Starting...), len(p.Starting),
-		append([]int32{}, p.Draining...), len(p.Draining)}
-}
-
-// target is a count as JSON; sim.Keep and planner.Unset are null.
-func target(n int) *float64 {
-	if n < 0 {
-		return nil
-	}
-	v := float64(n)
-	return &v
-}
-
-// finite is v as JSON; what is undefined is null.
-func finite(v float64) *float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return nil
-	}
-	return &v
-}
-
-func word(r planner.Reason) any {
-	if r == "" {
-		return nil
-	}
-	return string(r)
 }
 
 // block is the report's planner object.
 func (l *tickLog) block(out *sweep.Outcome) plannerBlock {
-	b := plannerBlock{Ticks: slices.Clip(l.ticks), TicksKept: len(l.ticks), TotalTicks: out.Result.Ticks,
-		ScalingEvents: []scalingEntry{}, Metadata: map[string]any{}}
+	b := plannerBlock{Metadata: out.Policy.Metadata(true), Ticks: l.array(), TicksKept: l.kept,
+		TotalTicks: out.Result.Ticks, ScalingEvents: []scalingEntry{}}
+	if l.sink != nil && l.sink.path != "" {
+		b.TicksFile = &l.sink.path
+	}
 	for _, e := range out.Result.ScalingEvents {
 		b.ScalingEvents = append(b.ScalingEvents, scalingEntry{e.AtS, e.Component, e.From, e.To, e.Reason})
 	}
 	if hours, ok := out.Policy.GPUHours(); ok {
 		b.GPUHours = &hours
 	}
-	b.Metadata["bootstrap"] = out.Policy.Bootstrap()
 	return b
+}
+
+// array closes the list, which it takes over.
+func (l *tickLog) array() json.RawMessage {
+	if l.kept == 0 {
+		return json.RawMessage("[]")
+	}
+	l.list[len(l.list)-1] = ']'
+	return l.list
+}
+
+// cut tells of ticks that are neither in the report nor in a file, "" if none.
+func (l *tickLog) cut(total int) string {
+	if total <= l.kept || l.sink != nil {
+		return ""
+	}
+	return fmt.Sprintf("the report has the first %d of %d Planner ticks: --ticks-jsonl FILE writes them all", l.kept, total)
 }
