@@ -99,8 +99,8 @@ func (s *Sim) syncEvents(p *pool) error {
 	if !p.placement.WantsEvents() {
 		return nil
 	}
-	for _, w := range s.completions.items {
-		if w.pool == p && w.inRun && w.runEvents {
+	for _, w := range p.workers {
+		if w != nil && w.inRun && w.runEvents {
 			if err := s.settle(w); err != nil {
 				return err
 			}

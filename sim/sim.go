@@ -17,6 +17,7 @@ import (
 	"context"
 	"math"
 
+	"dynosweep/sim/invariant"
 	"dynosweep/sim/kv"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/workload"
@@ -173,6 +174,11 @@ func (s *Sim) drain() error {
 			continue
 		}
 		if changed, err = s.ticks(); err != nil || !changed {
+			if invariant.On && err == nil {
+				if err := s.check(); err != nil {
+					panic(err)
+				}
+			}
 			return err
 		}
 	}

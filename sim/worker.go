@@ -215,9 +215,7 @@ func (s *Sim) advanceRun(w *worker, n int) {
 		}
 	}
 	w.committed += n
-	if w.pool.cfg.Rank.DPSize > 1 {
-		w.step += int64(n)
-	}
+	w.step += int64(n)
 }
 
 // showRun makes the passes of the run before index to visible: events, tokens,
