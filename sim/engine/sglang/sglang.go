@@ -83,7 +83,7 @@ const (
 	lpmDupTokens   = 32  // prefix that makes two cold requests duplicates
 )
 
-// unlimited stands for max_num_seqs null.
+// unlimited stands for max_num_seqs null, and bounds what is counted in int32.
 const unlimited = 1 << 30
 
 // New returns an empty rank. cfg is complete and valid but for the share of
@@ -100,9 +100,12 @@ func New(cfg engine.Config) (*Core, error) {
 				cfg.DPSize, s.ChunkedPrefillSize)
 		}
 	}
+	if cfg.Blocks > unlimited {
+		return nil, fmt.Errorf("num_gpu_blocks must be at most %d, got %d", unlimited, cfg.Blocks)
+	}
 	c := &Core{cfg: cfg, page: int32(cfg.BlockSize), total: int32(cfg.Blocks), free: int32(cfg.Blocks),
 		maxRun: cfg.MaxNumSeqs, chunk: int64(chunk), prefill: int64(s.MaxPrefillTokens),
-		clip: int32(s.ClipMaxNewTokens), burst: 1, tree: newTree()}
+		clip: int32(min(s.ClipMaxNewTokens, unlimited)), burst: 1, tree: newTree()}
 	if c.maxRun == 0 {
 		c.maxRun = unlimited
 	}
@@ -124,8 +127,8 @@ func (c *Core) Submit(r engine.Request) { c.queueBack(c.reqs.take(c.newRequest(r
 // newRequest is a request that owns nothing yet.
 func (c *Core) newRequest(r engine.Request) request {
 	maxOut := r.OutputTokens
-	if limit := int32(c.cfg.MaxModelLen); limit > 0 {
-		maxOut = min(maxOut, max(0, limit-r.PromptTokens))
+	if limit := c.cfg.MaxModelLen; limit > 0 {
+		maxOut = int32(min(int(maxOut), max(0, limit-int(r.PromptTokens))))
 	}
 	return request{id: r.ID, prompt: r.Prompt, promptLen: r.PromptTokens, maxOut: maxOut}
 }
