@@ -53,12 +53,13 @@ func (m *arma) parts(free []float64) parts {
 }
 
 // fromPartial turns unbounded values into coefficients of a stationary polynomial
-// 1 - Σ a_i z^i (Monahan 1984).
+// 1 - Σ a_i z^i (Monahan 1984). The sign of x is the reference's: forward
+// differences see it.
 func fromPartial(x []float64) []float64 {
 	a := make([]float64, len(x))
 	prev := make([]float64, len(x))
 	for k, v := range x {
-		r := v / math.Sqrt(1+float64(v*v))
+		r := -v / math.Sqrt(1+float64(v*v))
 		copy(prev, a[:k])
 		for i := range k {
 			a[i] = prev[i] - float64(r*prev[k-1-i])
@@ -77,7 +78,7 @@ func toPartial(a []float64) (x []float64, ok bool) {
 		if !(math.Abs(r) < 1-1e-10) {
 			return nil, false
 		}
-		x[k] = r / math.Sqrt(1-float64(r*r))
+		x[k] = -r / math.Sqrt(1-float64(r*r))
 		prev := append([]float64(nil), a[:k]...)
 		for i := range k {
 			a[i] = (prev[i] + float64(r*prev[k-1-i])) / (1 - float64(r*r))
@@ -162,33 +163,45 @@ func withinRadius(a []float64, r float64) bool {
 type filter struct {
 	r          int
 	state, nx  []float64
+	phi, load  []float64 // AR coefficients, loadings of the shock
+	gain       []float64
 	p, np, rot []float64 // r x r
 }
 
 func newFilter(r int) *filter {
-	return &filter{r: r, state: make([]float64, r), nx: make([]float64, r),
-		p: make([]float64, r*r), np: make([]float64, r*r), rot: make([]float64, r*r)}
+	vector := func() []float64 { return make([]float64, r) }
+	square := func() []float64 { return make([]float64, r*r) }
+	return &filter{r: r, state: vector(), nx: vector(), phi: vector(), load: vector(), gain: vector(),
+		p: square(), np: square(), rot: square()}
 }
 
 // run returns the exact log-likelihood of w and the forecast of its next value.
+// Once the covariance stops moving only the state does.
 func (f *filter) run(w []float64, c parts) (ll, next float64) {
-	r := f.r
-	phi, load := make([]float64, r), make([]float64, r)
+	r, phi := f.r, f.phi
+	clear(phi)
+	clear(f.load)
 	copy(phi, c.ar)
-	load[0] = 1
-	copy(load[1:], c.ma)
-	f.stationary(phi, load, c)
-	steady, before := false, math.NaN()
+	f.load[0] = 1
+	copy(f.load[1:], c.ma)
+	f.stationary(c)
+	steady := false
+	s, logS := math.NaN(), 0.0
 	for _, v := range w {
-		s := f.p[0]
-		e := v - f.state[0]
-		if !(s > 0) {
-			return math.NaN(), math.NaN()
+		if !steady {
+			if s = f.p[0]; !(s > 0) {
+				return math.NaN(), math.NaN()
+			}
+			logS = math.Log(2 * math.Pi * s)
+			for i := range r {
+				f.gain[i] = f.p[i*r] / s
+			}
 		}
-		ll -= 0.5 * (math.Log(2*math.Pi*s) + e*e/s)
-		// state += K e, then x' = T x + c
+		e := v - f.state[0]
+		ll -= 0.5 * (logS + float64(e*e)/s)
+		// state += K e, then T state + c
 		for i := range r {
-			f.nx[i] = f.state[i] + f.p[i*r]/s*e
+			f.nx[i] = f.state[i] + float64(f.gain[i]*e)
 		}
 		for i := range r {
 			f.state[i] = float64(phi[i] * f.nx[0])
@@ -198,26 +211,25 @@ func (f *filter) run(w []float64, c parts) (ll, next float64) {
 		}
 		f.state[0] += c.c
 		if !steady {
-			f.propagate(phi, load, c.variance, s)
-			steady = math.Abs(f.p[0]-before) <= 1e-15*f.p[0] && math.Abs(f.p[0]-s) <= 1e-15*s
-			before = s
+			f.propagate(c.variance, s)
+			steady = math.Abs(f.p[0]-s) <= 1e-15*s
 		}
 	}
 	return ll, f.state[0]
 }
 
 // propagate updates the covariance with a value of variance s and moves it on.
-func (f *filter) propagate(phi, load []float64, variance, s float64) {
+func (f *filter) propagate(variance, s float64) {
 	r := f.r
 	for i := range r {
 		for j := range r {
 			f.np[i*r+j] = f.p[i*r+j] - float64(f.p[i*r]*f.p[j*r])/s
 		}
 	}
-	rotate(f.np, f.rot, phi, r)
+	rotate(f.np, f.rot, f.phi, r)
 	for i := range r {
 		for j := range r {
-			f.p[i*r+j] = f.np[i*r+j] + float64(variance*load[i]*load[j])
+			f.p[i*r+j] = f.np[i*r+j] + float64(variance*f.load[i]*f.load[j])
 		}
 	}
 }
@@ -244,8 +256,13 @@ func rotate(p, tmp, phi []float64, r int) {
 
 // stationary sets mean and covariance of the process in the long run: the solution
 // of P = T P T' + R R' variance.
-func (f *filter) stationary(phi, load []float64, c parts) {
-	r := f.r
+func (f *filter) stationary(c parts) {
+	r, phi, load := f.r, f.phi, f.load
+	if r == 1 {
+		f.p[0] = c.variance / (1 - float64(phi[0]*phi[0]))
+		f.state[0] = c.c / (1 - phi[0])
+		return
+	}
 	size := r * r
 	a := mat.NewDense(size, size, nil)
 	b := mat.NewVecDense(size, nil)

@@ -346,7 +346,7 @@ func TestManyTicksInFlatMemory(t *testing.T) {
 			if _, err := s.p.Tick(&shot); err != nil {
 				t.Fatal(err)
 			}
-			shot.Ordinal++
+
 		}
 	}
 	run(1000)
@@ -371,6 +371,6 @@ func BenchmarkTick(b *testing.B) {
 		if _, err := s.p.Tick(&shot); err != nil {
 			b.Fatal(err)
 		}
-		shot.Ordinal++
+
 	}
 }

@@ -17,8 +17,8 @@ type lbfgs struct {
 
 const (
 	lbfgsMemory    = 10
-	lbfgsGradTol   = 1e-8
-	lbfgsReduceTol = 1e2 * 2.220446049250313e-16
+	lbfgsGradTol   = 1e-5
+	lbfgsReduceTol = 1e7 * 2.220446049250313e-16
 	diffStep       = 1e-5
 	maxLineEvals   = 20
 )

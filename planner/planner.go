@@ -98,6 +98,7 @@ func New(cfg Config, e Engines) (*Policy, error) {
 		p.cost.p, p.minimum.p = 0, 0
 	}
 	p.line.cfg = &p.cfg
+	p.tick.Next = p.line.at(cfg.ScaleIntervalS)
 	p.asked.prefill.needs, p.asked.decode.needs = cfg.HysteresisTicks, cfg.HysteresisTicks
 	p.recorder = newRecorder(&p.cfg)
 	if cfg.Target == SLA {
@@ -183,9 +184,6 @@ func (p *Policy) FirstTickMs() float64 { return p.cfg.ScaleIntervalS * 1000 }
 
 // Tick decides from one snapshot. Decision.Detail is a *Tick of the Policy's own.
 func (p *Policy) Tick(s *sim.Snapshot) (sim.Decision, error) {
-	if s.Ordinal == 0 {
-		p.tick.Next = p.line.at(p.cfg.ScaleIntervalS)
-	}
 	schedule := p.tick.Next
 	p.begin(s, schedule)
 	merged := p.decide(schedule)

@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"encoding/json"
 	"math"
+	"os"
 	"testing"
 )
 
@@ -43,9 +45,13 @@ func TestForecastsMatchTheReference(t *testing.T) {
 			c.Kind, c.KalmanQLevel, c.KalmanQTrend, c.KalmanR, c.KalmanMinPoints = "kalman", 10, 1, 5, 3
 		}, 0, 5e-7,
 			[]float64{0, 10, 12, 17.900599, 23.759234, 30.384363, 37.957373, 35.058582, 23.219203, 0.027149, 0, 0.484655}},
-		{"prophet", func(c *PredictorConfig) { c.Kind = "prophet" }, 0.05, 0.5,
+		{"arima", func(c *PredictorConfig) { c.Kind = "arima" }, 1e-5, 0,
+			[]float64{0, 10, 12, 15, 20, 27.374274, 35.519949, 23.317732, 16.281487, 0, 12.39409, 1.36912}},
+		{"arima log1p", func(c *PredictorConfig) { c.Kind, c.Log1p = "arima", true }, 4e-4, 0,
+			[]float64{0, 10, 12, 15, 20, 23.789954, 29.623801, 27.51001, 19.303555, 0.71503, 0.84102, 6.52599}},
+		{"prophet", func(c *PredictorConfig) { c.Kind = "prophet" }, 0.015, 0.01,
 			[]float64{0, 10, 12, 15, 20, 28.599498, 35.531274, 36.995776, 32.522773, 20.740861, 12.893961, 9.352327}},
-		{"prophet log1p window 8", func(c *PredictorConfig) { c.Kind, c.Log1p, c.ProphetWindow = "prophet", true, 8 }, 0.05, 0.5,
+		{"prophet log1p window 8", func(c *PredictorConfig) { c.Kind, c.Log1p, c.ProphetWindow = "prophet", true, 8 }, 0.015, 0.01,
 			[]float64{0, 10, 12, 15, 20, 33.714285, 42.447572, 43.62578, 36.203163, 5.723693, 0.647676, 0.402148}},
 	} {
 		cfg := DefaultConfig().Predictor
@@ -55,5 +61,112 @@ func TestForecastsMatchTheReference(t *testing.T) {
 				t.Errorf("%s after value %d: %v, reference %v", c.name, i, got, c.want[i])
 			}
 		}
+	}
+}
+
+func TestArimaWithoutTermsIsTheMeanInLogSpace(t *testing.T) {
+	cfg := DefaultConfig().Predictor
+	got := forecasts(t, cfg, []float64{81, 80, 250, 250, 250, 100})
+	want := []float64{81, 80, 250, 250, 159.053069, 147.230673}
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-8*want[i]+5e-7 {
+			t.Errorf("after value %d: %v, reference %v", i, got[i], want[i])
+		}
+	}
+	mean := (math.Log1p(81) + math.Log1p(80) + 3*math.Log1p(250)) / 5
+	if math.Abs(got[4]-math.Expm1(mean)) > 1e-6 {
+		t.Errorf("%v is not the mean %v", got[4], math.Expm1(mean))
+	}
+}
+
+// TestArimaFollowsItsReference uses forecasts of the library behind the reference
+// (testdata/arima.json says how they were made).
+func TestArimaFollowsItsReference(t *testing.T) {
+	text, err := os.ReadFile("testdata/arima.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Cases []struct {
+			Name              string
+			Values, Forecasts []float64
+			Start             int
+			Log1p, Constant   bool
+			Order             [3]int
+		}
+	}
+	if err := json.Unmarshal(text, &file); err != nil || len(file.Cases) < 30 {
+		t.Fatalf("%d cases, %v", len(file.Cases), err)
+	}
+	close := 0
+	for _, c := range file.Cases {
+		a := newArima(PredictorConfig{Log1p: c.Log1p})
+		worst := 0.0
+		for i, v := range c.Values {
+			if a.Add(v); i < c.Start-1 {
+				continue
+			}
+			want := c.Forecasts[i-c.Start+1]
+			worst = math.Max(worst, math.Abs(a.Next()-want)/want)
+		}
+		if o := a.model.order; o != (order{c.Order[0], c.Order[1], c.Order[2], c.Constant}) {
+			t.Errorf("%s: order %v, reference %v", c.Name, o, c.Order)
+		}
+		if worst > 0.02 {
+			t.Errorf("%s: forecasts %.3g away", c.Name, worst)
+		}
+		if worst < 1e-5 {
+			close++
+		}
+	}
+	if close < len(file.Cases)*9/10 {
+		t.Errorf("%d of %d series within 1e-5", close, len(file.Cases))
+	}
+}
+
+func TestConstantSeriesIsRepeated(t *testing.T) {
+	for _, kind := range []string{"constant", "kalman", "arima", "prophet"} {
+		cfg := DefaultConfig().Predictor
+		cfg.Kind = kind
+		for i, got := range forecasts(t, cfg, []float64{7, 7, 7, 7, 7, 7, 7, 7}) {
+			if math.Abs(got-7) > 1e-12 {
+				t.Errorf("%s after value %d: %v", kind, i, got)
+			}
+		}
+	}
+}
+
+func TestBestPredictorOfARampFollowsIt(t *testing.T) {
+	var ramp []Window
+	for i := range 40 {
+		ramp = append(ramp, Window{float64(10 + 5*i), 1000, 100})
+	}
+	kalman, constant := DefaultConfig().Predictor, DefaultConfig().Predictor
+	kalman.Kind, constant.Kind = "kalman", "constant"
+	best, losses := RankPredictors([]PredictorConfig{constant, kalman}, ramp)
+	if best != 1 || !(losses[1] < losses[0]) {
+		t.Errorf("best %d, losses %v", best, losses)
+	}
+	if best, losses = RankPredictors([]PredictorConfig{constant, kalman}, ramp[:3]); best != 0 || !math.IsInf(losses[0], 1) {
+		t.Errorf("best %d, losses %v with nothing to score", best, losses)
+	}
+}
+
+func BenchmarkForecast(b *testing.B) {
+	for _, kind := range []string{"arima", "prophet"} {
+		b.Run("kind="+kind, func(b *testing.B) {
+			cfg := DefaultConfig().Predictor
+			cfg.Kind = kind
+			p, _ := NewPredictor(cfg)
+			for i := range 200 {
+				p.Add(100 + 30*math.Sin(float64(i)/3) + float64(i*i%17))
+			}
+			p.Next()
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Add(100)
+				p.Next()
+			}
+		})
 	}
 }

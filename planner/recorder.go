@@ -46,7 +46,9 @@ func (r *recorder) record(t *Tick, decided bool) {
 	t.ObservedISL, t.ObservedOSL, t.ObservedHitRate = nan, nan, nan
 	if r.any {
 		t.ObservedTTFTMs, t.ObservedITLMs = r.seen.AvgTTFTMs, r.seen.AvgITLMs
-		t.ObservedRPS = float64(r.seen.Arrived) / float64(r.cfg.ThroughputIntervalS)
+		if r.cfg.ThroughputIntervalS > 0 {
+			t.ObservedRPS = float64(r.seen.Arrived) / float64(r.cfg.ThroughputIntervalS)
+		}
 		t.ObservedISL, t.ObservedOSL, t.ObservedHitRate = r.seen.AvgISL, r.seen.AvgOSL, r.seen.AvgHitRate
 	}
 }
