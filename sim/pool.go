@@ -177,7 +177,30 @@ func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
 		return true, true, s.complete(w)
 	}
 	w.busy = false
+	reserved, err := s.reserveAtEnd(w)
+	if err != nil || reserved {
+		w.retries = 0
+		s.wake(w)
+		return reserved, true, err
+	}
 	return false, true, s.retry(w, stall)
+}
+
+// reserveAtEnd is the attempt that every pass end makes, for a pass that did
+// nothing else: a reservation is progress.
+func (s *Sim) reserveAtEnd(w *worker) (bool, error) {
+	if w.pool != s.decode || s.prefill == nil {
+		return false, nil
+	}
+	reserved := false
+	for i := range w.ranks {
+		before := w.ranks[i].pending
+		if err := s.handoffs.attempt(s, w, int32(i)); err != nil {
+			return false, err
+		}
+		reserved = reserved || w.ranks[i].pending < before
+	}
+	return reserved, nil
 }
 
 // runPass lets every runnable rank do one ordinary pass from now; the worker's
