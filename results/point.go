@@ -40,6 +40,7 @@ type Point struct {
 	GPUs   int64   // of the initial workers; 0: unknown
 
 	Summary                   *metrics.Summary
+	ScalingEvents             Maybe // undefined without a Planner
 	PlannerGPUHours           Maybe
 	CostUSD                   Maybe
 	USDPerMillionOutputTokens Maybe

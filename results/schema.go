@@ -102,6 +102,8 @@ func buildPointColumns() []columnOf[Point] {
 		cs = append(cs, reportColumn(k))
 	}
 	cs = append(cs, []columnOf[Point]{
+		{Column{Name: "scaling_events", Type: Int64, Meaning: "changes of a pool's size that the Planner decided; null without one"},
+			func(p *Point) Value { return unless(!p.ScalingEvents.OK, Int(int64(p.ScalingEvents.V))) }},
 		{Column{Name: "planner_gpu_hours", Type: Float64, Unit: "h", Meaning: "ready workers x the Planner's *_engine_num_gpu, integrated between ticks; null when unset"},
 			func(p *Point) Value { return p.PlannerGPUHours.value() }},
 		{Column{Name: "cost_usd", Type: Float64, Unit: "USD", Meaning: "GPU-hours of each role x the price of its system"},

@@ -309,6 +309,7 @@ func (r *runner) filled(p *spec.Point, out *Outcome) (*results.Point, error) {
 	row := r.row(p)
 	row.Status, row.Summary = results.Done, out.Summary
 	if out.Policy != nil {
+		row.ScalingEvents = results.Some(float64(len(out.Result.ScalingEvents)))
 		if hours, ok := out.Policy.GPUHours(); ok {
 			row.PlannerGPUHours = results.Some(hours)
 		}

@@ -16,7 +16,7 @@ import (
 var shownColumns = []struct{ name, head string }{
 	{"gpus", "GPUs"}, {"completed_requests", "completed"}, {"output_throughput_tok_s", "out tok/s"},
 	{"mean_ttft_ms", "TTFT mean"}, {"p99_ttft_ms", "TTFT p99"}, {"mean_itl_ms", "ITL mean"},
-	{"prefix_cache_reused_ratio", "reuse"}, {"sla_attainment", "SLA"}, {"gpu_hours", "GPU-h"}, {"cost_usd", "USD"},
+	{"prefix_cache_reused_ratio", "reuse"}, {"sla_attainment", "SLA"}, {"scaling_events", "events"}, {"gpu_hours", "GPU-h"}, {"cost_usd", "USD"},
 }
 
 // maxShownPoints bounds the table on the terminal.
