@@ -22,6 +22,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 		OnUsageError:          usageError,
 		Commands: []*cli.Command{
 			replayCommand(),
+			recommendCommand(),
 			predictCommand(),
 			sweepCommand(),
 			perfCommand(),

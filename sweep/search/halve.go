@@ -33,14 +33,14 @@ func (p Plan) Planned() int64 {
 var prefixParts = [...]int{16, 4}
 
 // fewCandidates is the length of a list that is not worth halving.
-const fewCandidates = 8
+const fewCandidates = 32
 
 // NewPlan makes a plan for candidates that would run requests each, of which at most
 // share (0..1) of the grid's requests are simulated: a sixteenth of the load for
 // all, a quarter for the better ones, the whole for the best, as many of them as the
 // share allows. floor is the least prefix that says anything about a candidate, as
 // twice the requests in flight; a prefix is never raised above an eighth and a
-// quarter of the load for it. Lists of up to eight candidates, and loads of fewer
+// quarter of the load for it. Lists of up to 32 candidates, and loads of fewer
 // than sixteen requests, run whole: Share is 1 then.
 func NewPlan(candidates, requests, floor int, share float64) Plan {
 	whole := Plan{Rungs: []Rung{{candidates, requests}}, Share: 1}

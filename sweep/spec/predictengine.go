@@ -112,6 +112,7 @@ func (p *predictor) worker(m, w mapping, role engine.Role) (*Role, int) {
 		return nil, replicas
 	}
 	p.model(m, par, r, role, estimate, out, backend)
+	r.Hardware = textAt(m.node, "hardware", "")
 	r.relocate(p.dir)
 	return r, replicas
 }

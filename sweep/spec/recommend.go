@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type Recommend struct {
 	files              *Files
 	resolve            TimingResolver
 	fraction           bool // the load is relative to the KV capacity
+	digest             string
 }
 
 // Optimization is the section of that name.
@@ -151,6 +153,7 @@ func (r *recommender) notice(format string, args ...any) {
 
 func (r *recommender) read(root *node) {
 	r.root = root
+	r.out.digest = fmt.Sprintf("%x", sha256.Sum256(root.json()))
 	m := r.f.mapping(root, "a mapping", recommendKeys)
 	for _, key := range [...]string{"engine", "optimization"} {
 		if m.get(key) == nil {
@@ -233,3 +236,6 @@ func (r *recommender) rules(m mapping) {
 	goal.rule(!least || g.MinGoodputRPS > 0, "target", g.Target+" needs optimization.constraints.min_goodput_rps")
 	goal.rule(g.Target != "min_cost" || r.out.Cost.Asked(), "target", "min_cost needs cost.usd_per_gpu_hour")
 }
+
+// Digest identifies the document as read, overrides included.
+func (r *Recommend) Digest() string { return r.digest }

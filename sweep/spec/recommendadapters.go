@@ -36,7 +36,7 @@ func (r *recommender) router(n *node) []decision {
 	kv := false
 	for _, policy := range r.domain(m.get("policy"), decimalRange, routerModes...) {
 		at := emptyMap(n.line, "router").with("policy", policy.placed("router.policy"))
-		o := option{set: []assign{{"router", at}}}
+		o := option{set: []assign{{path: "router", v: at}}}
 		if policy.text == "kv_router" {
 			kv = true
 			o.then = r.kvKnobs(m)
@@ -114,7 +114,7 @@ func (g *presetGroup) set(values []string) []assign {
 	for i, text := range values {
 		if text != "" {
 			path := "planner." + g.keys[i]
-			out = append(out, assign{path, literal(text).placed(path)})
+			out = append(out, assign{path: path, v: literal(text).placed(path)})
 		}
 	}
 	return out
@@ -149,7 +149,7 @@ func (r *recommender) planner(n *node) []decision {
 		base.put("target", &node{kind: stringKind, text: r.plannerTarget(), line: n.line, path: "planner.target"})
 	}
 	if m.get("policy") != nil { // a section as predict takes it
-		return append([]decision{one(assign{"planner", base})}, append(r.groups(m, presetGroups, false), free...)...)
+		return append([]decision{one(assign{"planner", base, true})}, append(r.groups(m, presetGroups, false), free...)...)
 	}
 	policies := r.policies(m)
 	groups := append(r.groups(m, presetGroups[1:3], true), free...)
@@ -158,13 +158,13 @@ func (r *recommender) planner(n *node) []decision {
 		if isDisabled(o) {
 			off := emptyMap(n.line, "planner").with("policy", literal("disabled").placed("planner.policy"))
 			if !slices.ContainsFunc(d.options, isDisabled) {
-				d.options = append(d.options, option{set: []assign{{"planner", off}}})
+				d.options = append(d.options, option{set: []assign{{path: "planner", v: off}}})
 			}
 			continue
 		}
 		on := base.with("policy", literal("enabled").placed("planner.policy"))
 		predictors := r.predictorsFor(m, o)
-		o.set = append([]assign{{"planner", on}}, o.set...)
+		o.set = append([]assign{{"planner", on, true}}, o.set...)
 		o.then = append(slices.Clone(groups), predictors...)
 		d.options = append(d.options, o)
 	}
@@ -294,7 +294,7 @@ func (r *recommender) complete(n *node, g *presetGroup) []assign {
 	for i, key := range g.keys {
 		if v := m.get(names[i]); v != nil && v.kind != nullKind {
 			path := "planner." + key
-			out = append(out, assign{path, v.placed(path)})
+			out = append(out, assign{path: path, v: v.placed(path)})
 		}
 	}
 	return out
@@ -309,7 +309,7 @@ func (r *recommender) knobs(at mapping, g *presetGroup) []option {
 		next := make([]option, 0, len(out)*len(vs))
 		for _, o := range out {
 			for _, v := range vs {
-				next = append(next, option{set: append(slices.Clone(o.set), assign{path, v.placed(path)})})
+				next = append(next, option{set: append(slices.Clone(o.set), assign{path: path, v: v.placed(path)})})
 			}
 		}
 		if out = next; len(out) > maxVariants {

@@ -25,6 +25,7 @@ func (r *Refusal) Error() string { return r.Category + ": " + r.Reason }
 type Candidate struct {
 	Run     Run    // zero if Refused
 	ID      string // of the configuration; "" if there is none
+	Key     string // of configuration and hardware: candidates with the same one are folded
 	GPUs    int
 	Knobs   []byte // what the search decided, as JSON: dotted path to value
 	Config  []byte // the whole concrete document as canonical JSON
@@ -39,7 +40,9 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	doc, knobs := b.base, map[string]any{"engine.mode": b.Mode}
 	for _, a := range pick(b.space, i, nil) {
 		doc = doc.with(a.path, a.v)
-		knobs[a.path] = a.v.plain()
+		if !a.quiet {
+			knobs[a.path] = a.v.plain()
+		}
 	}
 	c := Candidate{doc: doc}
 	var err error
@@ -56,6 +59,7 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 		return c
 	}
 	c.ID, c.GPUs = c.Run.ID(), c.Run.GPUs()
+	c.Key = c.ID + " " + c.Run.Decode.System()
 	c.Refused = r.beyond(&c)
 	return c
 }
@@ -178,19 +182,6 @@ func (r *Recommend) tryOne(branch int, i int64) error {
 		}
 	}
 	return nil
-}
-
-// Prices is USD per hour of a run's roles: prefill and decode, per worker-second of
-// simulated time; ok is false if no cost is asked for.
-func (c *Candidate) Prices(cost *Cost) (prefill, decode float64, ok bool) {
-	if !cost.Asked() || c.Run.Decode == nil {
-		return 0, 0, false
-	}
-	if c.Run.Prefill != nil {
-		prefill, _ = cost.Price(c.Run.Prefill.System())
-	}
-	decode, ok = cost.Price(c.Run.Decode.System())
-	return prefill, decode, ok
 }
 
 // YAML is the document that predict takes unchanged. The files that it names are

@@ -78,9 +78,9 @@ func (r *recommender) backends(e, w mapping, roles []string) decision {
 		hw := decision{}
 		for _, system := range r.systems(e) {
 			then := r.shapes(e, w, roles, backend.text, system.text)
-			hw.options = append(hw.options, option{[]assign{{"engine.hardware", system.placed("engine.hardware")}}, then})
+			hw.options = append(hw.options, option{[]assign{{path: "engine.hardware", v: system.placed("engine.hardware")}}, then})
 		}
-		d.options = append(d.options, option{[]assign{{"engine.backend", backend.placed("engine.backend")}}, []decision{hw}})
+		d.options = append(d.options, option{[]assign{{path: "engine.backend", v: backend.placed("engine.backend")}}, []decision{hw}})
 	}
 	return d
 }
@@ -146,7 +146,7 @@ func (s shape) assign(role string) assign {
 		put("moe_tensor", s.moeTensor)
 		put("moe_expert", s.moeExpert)
 	}
-	return assign{path, n}
+	return assign{path: path, v: n}
 }
 
 // shapes decides the parallelism of all roles. Where every role takes the default
@@ -179,7 +179,7 @@ func (n *node) empty() bool { return n != nil && n.kind == mapKind && len(n.keys
 // leaves decides every written number of a parallelism mapping.
 func (r *recommender) leaves(p mapping, role string) []decision {
 	at := workersPath(role) + ".parallelism"
-	out := []decision{one(assign{at, p.node.without("preset")})}
+	out := []decision{one(assign{at, p.node.without("preset"), true})}
 	for i, key := range p.keys {
 		if key != "preset" && p.items[i].isDomain() {
 			out = append(out, values(join(at, key), r.domain(p.items[i], decimalRange)))
@@ -203,7 +203,7 @@ func (r *recommender) listed(n *node, role string) decision {
 			}
 		}
 		at := workersPath(role) + ".parallelism"
-		d.options = append(d.options, option{set: []assign{{at, v.placed(at)}}})
+		d.options = append(d.options, option{set: []assign{{path: at, v: v.placed(at)}}})
 	}
 	return d
 }

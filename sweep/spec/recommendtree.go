@@ -21,8 +21,9 @@ type option struct {
 
 // assign puts a value at a path of the document.
 type assign struct {
-	path string // dotted
-	v    *node
+	path  string // dotted
+	v     *node
+	quiet bool // no decision: the document says it
 }
 
 // maxSpace bounds what is counted; a larger space counts as so many.
@@ -80,7 +81,7 @@ func one(set ...assign) decision { return decision{options: []option{{set: set}}
 func values(path string, vs []*node) decision {
 	var d decision
 	for _, v := range vs {
-		d.options = append(d.options, option{set: []assign{{path, v.placed(path)}}})
+		d.options = append(d.options, option{set: []assign{{path: path, v: v.placed(path)}}})
 	}
 	return d
 }

@@ -50,7 +50,7 @@ func (r *Role) request() AICRequest {
 }
 
 // System is the hardware of the role's GPUs, "" where no document says it.
-func (r *Role) System() string { return r.request().System }
+func (r *Role) System() string { return orText(r.request().System, r.Hardware) }
 
 // seal reads what identifies the role: its profile, local model and table folders
 // count by content.

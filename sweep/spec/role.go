@@ -25,6 +25,7 @@ type Role struct {
 	Transfer        KVTransfer
 	AcceptRates     string // normalised list, "" without speculative decoding
 	QueuePolicy     string // dynamo.router_queue_policy, "" not set
+	Hardware        string // system of the GPUs, where a document names it beside timing and capacity
 	// BlocksGiven and MTPSeedGiven tell written values from defaults, for the
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool

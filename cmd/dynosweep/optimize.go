@@ -1,0 +1,414 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+
+	"dynosweep/sim/metrics"
+	"dynosweep/sweep"
+	"dynosweep/sweep/search"
+	"dynosweep/sweep/spec"
+)
+
+// optimizerSpec reads the file as a replay optimiser's specification; nil if it is
+// another document.
+func (j *recommendJob) optimizerSpec() (*spec.Optimize, error) {
+	files := &spec.Files{}
+	path := j.c.String("config")
+	is, err := spec.IsOptimize(path, files)
+	if err != nil || !is {
+		return nil, err
+	}
+	if len(j.c.StringSlice("set")) > 0 {
+		return nil, badInput(errors.New("--set belongs to AISimulate files, not to a replay optimiser's specification"))
+	}
+	return spec.ReadOptimize(path, files)
+}
+
+// optimize runs the replay optimiser, in each mode that the engine arguments allow.
+func (j *recommendJob) optimize(ctx context.Context, o *spec.Optimize) error {
+	goal := search.Goal{}
+	var err error
+	if goal.Objective, err = search.ParseObjective(o.Objective); err != nil {
+		return badInput(err)
+	}
+	for _, b := range o.Bounds {
+		goal.Bounds = append(goal.Bounds, search.Bound(b))
+	}
+	if !j.c.IsSet("jobs") {
+		j.jobs = min(j.jobs, o.Jobs)
+	}
+	var done []optimized
+	for _, aggregated := range [...]bool{false, true} {
+		if aggregated && !o.Aggregated || !aggregated && !o.Disaggregated {
+			continue
+		}
+		w, err := search.Optimize(ctx, optimizeSpace(o, aggregated), goal, j.runStates(o))
+		if err != nil {
+			if ctx.Err() == nil {
+				err = badInput(fmt.Errorf("%s: hardware.totalGpus: %w", j.c.String("config"), err))
+			}
+			return err
+		}
+		done = append(done, optimized{w, aggregated})
+	}
+	return j.publishOptimized(done, o)
+}
+
+// optimized is the search of one mode.
+type optimized struct {
+	*search.Sweep
+	aggregated bool
+}
+
+func (w optimized) mode() string {
+	if w.aggregated {
+		return "agg"
+	}
+	return "disagg"
+}
+
+func optimizeSpace(o *spec.Optimize, aggregated bool) search.Space {
+	p := search.Space{Aggregated: aggregated, TotalGPUs: o.TotalGPUs, PrefillTP: o.PrefillTP, DecodeTP: o.DecodeTP}
+	if o.RoundRobin {
+		p.Routers = append(p.Routers, search.RoundRobin)
+	}
+	if o.KV {
+		p.Routers = append(p.Routers, search.KVStates(o.Credits, o.Scales)...)
+	}
+	return p
+}
+
+// runStates runs states through the engine. A state that cannot run is a result with
+// its reason.
+func (j *recommendJob) runStates(o *spec.Optimize) func(context.Context, []search.State) []search.Result {
+	return func(ctx context.Context, states []search.State) []search.Result {
+		out := make([]search.Result, len(states))
+		runs := make([]spec.Run, len(states))
+		var trials []sweep.Trial
+		var at []int
+		for i, s := range states {
+			runs[i], out[i].Err = o.Run(spec.Deployment{PrefillTP: s.PrefillTP, PrefillWorkers: s.PrefillWorkers, DecodeTP: s.DecodeTP,
+				DecodeWorkers: s.DecodeWorkers, KV: s.Router.KV, Credit: s.Router.Credit, Scale: s.Router.Scale})
+			if out[i].Err == nil {
+				trials, at = append(trials, sweep.Trial{Run: &runs[i]}), append(at, i)
+			}
+		}
+		for k, t := range j.in.Try(ctx, trials, j.jobs, j.memory) {
+			if out[at[k]].Err = t.Err; t.Err == nil && t.Outcome != nil {
+				out[at[k]].Figures = t.Outcome.Summary
+			}
+		}
+		return out
+	}
+}
+
+// publishOptimized writes the tables, prints the best rows and says whether there is
+// one.
+func (j *recommendJob) publishOptimized(done []optimized, o *spec.Optimize) error {
+	if err := clearOutputDir(j.dir); err != nil {
+		return err
+	}
+	files := &outputs{}
+	defer files.discard()
+	best, found := optimized{}, false
+	for _, w := range done {
+		if err := j.writeTables(files, w); err != nil {
+			return err
+		}
+		if _, ok := w.Best(); ok && (!found || better(w, best)) {
+			best, found = w, true
+		}
+	}
+	if err := files.commit(); err != nil {
+		return err
+	}
+	var near error
+	b := bufio.NewWriter(j.stdout)
+	defer b.Flush()
+	for _, w := range done {
+		if err := j.printOptimized(b, w); err != nil {
+			return err
+		}
+		if r, ok := w.BestInfeasible(); ok && !found {
+			near = errors.Join(near, fmt.Errorf("%s: no state meets the bounds; the nearest is %s, penalty %s%s", w.mode(), stateText(r.State), shortest(r.Penalty), missed(w.Goal.Bounds, r)))
+		}
+	}
+	if found {
+		if len(done) > 1 {
+			fmt.Fprintf(b, "chosen_mode: %s\n", best.mode())
+		}
+		return nil
+	}
+	if near == nil {
+		near = fmt.Errorf("no state ran: %w", done[0].Rows[0].Err)
+	}
+	return near
+}
+
+// better reports that a's best row beats b's; b keeps a tie.
+func better(a, b optimized) bool {
+	row, _ := search.Better(b.Sweep, a.Sweep)
+	first, _ := b.Best()
+	return row.State != first.State
+}
+
+// missed says by how much a row misses each bound.
+func missed(bounds []search.Bound, r search.Row) string {
+	text := ""
+	for _, b := range bounds {
+		if x := b.Excess(r.Figures); x > 0 {
+			v, _ := r.Figures.Get(b.Key)
+			text += fmt.Sprintf("; %s: %s %.6g is %.3g%% above %.6g", b.Name, b.Key, v, 100*x, b.Limit)
+		}
+	}
+	return text
+}
+
+func stateText(s search.State) string {
+	router := "round_robin"
+	if s.Router.KV {
+		router = fmt.Sprintf("kv_router credit %v scale %v", s.Router.Credit, s.Router.Scale)
+	}
+	if s.Aggregated() {
+		return fmt.Sprintf("tp %d workers %d %s", s.DecodeTP, s.DecodeWorkers, router)
+	}
+	return fmt.Sprintf("prefill_tp %d decode_tp %d prefill_workers %d decode_workers %d %s", s.PrefillTP, s.DecodeTP, s.PrefillWorkers, s.DecodeWorkers, router)
+}
+
+func shortest(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// column is one column of the optimiser's tables.
+type column struct {
+	name string
+	of   func(*search.Row) any // nil: null
+}
+
+// stateColumns describe the state (spec sweeps-and-schema 4.6).
+func stateColumns(aggregated bool) []column {
+	mode := column{"router_mode", func(r *search.Row) any {
+		if r.State.Router.KV {
+			return "kv_router"
+		}
+		return "round_robin"
+	}}
+	credit := column{"overlap_score_credit", func(r *search.Row) any { return r.State.Router.Credit }}
+	scale := column{"prefill_load_scale", func(r *search.Row) any { return r.State.Router.Scale }}
+	if aggregated {
+		return []column{{"tp", func(r *search.Row) any { return r.State.DecodeTP }},
+			{"workers", func(r *search.Row) any { return r.State.DecodeWorkers }}, mode, credit, scale}
+	}
+	return []column{{"prefill_tp", func(r *search.Row) any { return r.State.PrefillTP }},
+		{"decode_tp", func(r *search.Row) any { return r.State.DecodeTP }},
+		{"prefill_workers", func(r *search.Row) any { return r.State.PrefillWorkers }},
+		{"decode_workers", func(r *search.Row) any { return r.State.DecodeWorkers }}, credit, mode, scale}
+}
+
+// columns are those of one mode: the report, the state, the verdict.
+func (w optimized) columns() []column {
+	var out []column
+	for _, k := range metrics.Keys() {
+		if k.When != metrics.Always {
+			continue
+		}
+		out = append(out, column{k.Name, func(r *search.Row) any {
+			s, ok := r.Figures.(*metrics.Summary)
+			if !ok {
+				return nil
+			}
+			if k.Kind == metrics.Text {
+				return k.Text(s)
+			}
+			v, ok := k.Value(s)
+			switch {
+			case !ok:
+				return nil
+			case k.Kind == metrics.Int:
+				return int64(v)
+			}
+			return v
+		}})
+	}
+	out = append(out, stateColumns(w.aggregated)...)
+	ran := func(r *search.Row, v float64) any {
+		if r.Err != nil {
+			return nil
+		}
+		return v
+	}
+	return append(out, column{"total_gpus_used", func(r *search.Row) any { return r.GPUs }},
+		column{"score", func(r *search.Row) any { return ran(r, r.Score) }},
+		column{"objective", func(r *search.Row) any { return w.Goal.Objective.String() }},
+		column{"feasible", func(r *search.Row) any { return r.Feasible }},
+		column{"violation_penalty", func(r *search.Row) any { return ran(r, r.Penalty) }})
+}
+
+// writeTables writes evaluated, feasible and best infeasible of one mode, as CSV
+// and JSON. The evaluated table tells in one more column why a row failed.
+func (j *recommendJob) writeTables(files *outputs, w optimized) error {
+	columns := w.columns()
+	tables := []struct {
+		name string
+		rows []search.Row
+	}{{"evaluated", w.Rows}, {"feasible", w.Feasible()}, {"best_infeasible", nil}}
+	if r, ok := w.BestInfeasible(); ok {
+		tables[2].rows = []search.Row{r}
+	}
+	for _, t := range tables {
+		cols := columns
+		if t.name == "evaluated" {
+			cols = append(cols[:len(cols):len(cols)], column{"error", func(r *search.Row) any {
+				if r.Err == nil {
+					return nil
+				}
+				return r.Err.Error()
+			}})
+		}
+		base := filepath.Join(j.dir, w.mode()+"_"+t.name)
+		for _, f := range [...]struct {
+			ext   string
+			write func(io.Writer, []column, []search.Row) error
+		}{{".csv", writeRowsCSV}, {".json", writeRowsJSON}} {
+			out, err := files.create(base+f.ext, nil)
+			if err != nil {
+				return err
+			}
+			if err := f.write(out, cols, t.rows); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeRowsCSV(w io.Writer, columns []column, rows []search.Row) error {
+	out := csv.NewWriter(w)
+	line := make([]string, len(columns))
+	for i, c := range columns {
+		line[i] = c.name
+	}
+	if err := out.Write(line); err != nil {
+		return err
+	}
+	for k := range rows {
+		for i, c := range columns {
+			line[i] = cellText(c.of(&rows[k]))
+		}
+		if err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func cellText(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return shortest(x)
+	}
+	return fmt.Sprint(v)
+}
+
+// writeRowsJSON writes a list of objects whose keys are in the order of the columns.
+func writeRowsJSON(w io.Writer, columns []column, rows []search.Row) error {
+	if _, err := io.WriteString(w, "["); err != nil {
+		return err
+	}
+	for k := range rows {
+		for i, c := range columns {
+			open := ",\n   "
+			if i == 0 {
+				open = [...]string{"\n  {", ",\n  {"}[min(k, 1)]
+			}
+			text, err := json.Marshal(c.of(&rows[k]))
+			if err != nil {
+				text = []byte("null") // a penalty beyond all numbers
+			}
+			if _, err := fmt.Fprintf(w, "%s%q: %s", open, c.name, text); err != nil {
+				return err
+			}
+		}
+		if _, err := io.WriteString(w, "}"); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n]\n")
+	return err
+}
+
+// shownRows is how many feasible rows the terminal shows.
+const shownRows = 10
+
+// printOptimized prints the best row and the first ten (spec sweeps-and-schema 4.6).
+func (j *recommendJob) printOptimized(w io.Writer, s optimized) error {
+	failed := 0
+	for _, r := range s.Rows {
+		if r.Err != nil {
+			failed++
+		}
+	}
+	rows := s.Feasible()
+	fmt.Fprintf(w, "%s: %d states evaluated, %d feasible, %d failed\n", s.mode(), len(s.Rows), len(rows), failed)
+	if r, ok := s.BestInfeasible(); ok {
+		fmt.Fprintf(w, "best infeasible: %s, penalty %s\n", stateText(r.State), shortest(r.Penalty))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w, "best: %s, score %s\n", stateText(rows[0].State), shortest(rows[0].Score))
+	var shown []column
+	for _, c := range stateColumns(s.aggregated) {
+		if c.name != "router_mode" {
+			shown = append(shown, c)
+		}
+	}
+	all := s.columns()
+	for _, name := range [...]string{"total_gpus_used", "output_throughput_tok_s", "prefix_cache_reused_ratio", "mean_ttft_ms", "mean_tpot_ms", "mean_e2e_latency_ms"} {
+		for _, c := range all {
+			if c.name == name {
+				shown = append(shown, c)
+			}
+		}
+	}
+	return printColumns(w, shown, rows[:min(shownRows, len(rows))])
+}
+
+func printColumns(w io.Writer, columns []column, rows []search.Row) error {
+	cells := make([][]string, len(rows)+1)
+	width := make([]int, len(columns))
+	for i, c := range columns {
+		cells[0] = append(cells[0], c.name)
+		for k := range rows {
+			v := c.of(&rows[k])
+			text := cellText(v)
+			if x, ok := v.(float64); ok {
+				text = fmt.Sprintf("%.6g", x)
+			}
+			cells[k+1] = append(cells[k+1], text)
+		}
+		for _, line := range cells {
+			width[i] = max(width[i], len(line[i]))
+		}
+	}
+	for _, line := range cells {
+		for i, text := range line {
+			if _, err := fmt.Fprintf(w, "%*s  ", width[i], text); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}

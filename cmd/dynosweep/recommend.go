@@ -1,0 +1,349 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"dynosweep/sweep"
+	"dynosweep/sweep/search"
+	"dynosweep/sweep/spec"
+)
+
+func recommendCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "recommend",
+		Usage: "search the best configuration",
+		Description: `Searches the domains of an AISimulate file and writes the best configurations as
+files that predict takes unchanged. Takes the older Sweeper file and the replay
+optimiser's specification too.
+
+   dynosweep recommend -c search.yaml
+   dynosweep recommend -c search.yaml --stack dynamo --set optimizer.algorithm=halving
+   dynosweep recommend -c search.yaml --set optimization.target=goodput_per_gpu --format json`,
+		Flags: append(aisimulateFlags(),
+			&cli.IntFlag{Name: "top-n", Usage: "configurations to write", Value: 10},
+			&cli.IntFlag{Name: "jobs", Usage: "candidates at a time", Value: runtime.GOMAXPROCS(0)},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress"}),
+		OnUsageError: usageError,
+		Action:       recommend,
+	}
+}
+
+// recommendJob is one search.
+type recommendJob struct {
+	c              *cli.Command
+	in             *sweep.Inputs
+	doc            *spec.Recommend
+	target         search.Target
+	stdout, stderr io.Writer
+	dir            string
+	asJSON         bool
+	jobs           int
+	memory         int64
+
+	entries   []*entry // candidates in order of visit, refused and folded ones included
+	cacheHits int
+	simulated int64 // requests
+	whole     int64 // requests of every candidate's whole load
+	plan      *search.Halved
+}
+
+// recommend reads the file, searches, and writes what came of it.
+func recommend(ctx context.Context, c *cli.Command) error {
+	j := &recommendJob{c: c, in: &sweep.Inputs{}, stdout: c.Root().Writer, stderr: c.Root().ErrWriter, dir: c.String("output-dir"),
+		jobs: c.Int("jobs"), memory: sweep.AvailableMemory() * 8 / 10}
+	if err := j.flags(); err != nil {
+		return err
+	}
+	if optimizer, err := j.optimizerSpec(); err != nil || optimizer != nil {
+		if err != nil {
+			return err
+		}
+		return j.optimize(ctx, optimizer)
+	}
+	o := spec.RecommendOptions{PredictOptions: spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")},
+		Resolve: j.in.Resolve, Experts: j.in.Experts, BestPredictor: j.in.BestPredictor}
+	var err error
+	if j.doc, err = spec.ReadRecommend(c.String("config"), o, &spec.Files{}); err != nil {
+		return err
+	}
+	if j.target, err = search.ParseTarget(j.doc.Goal.Target); err != nil {
+		return badInput(err)
+	}
+	for _, n := range j.doc.Notices {
+		fmt.Fprintln(j.stderr, "notice:", n)
+	}
+	if err := j.search(ctx); err != nil {
+		return err
+	}
+	return j.publish()
+}
+
+func (j *recommendJob) flags() (err error) {
+	if j.asJSON, err = aisimulateFormat(j.c); err != nil {
+		return err
+	}
+	for _, name := range [...]string{"jobs", "top-n"} {
+		if n := j.c.Int(name); n < 1 {
+			return badInput(fmt.Errorf("--%s: must be at least 1, got %d", name, n))
+		}
+	}
+	return badInput(checkOutputDir(j.dir, j.c.Bool("overwrite")))
+}
+
+// maxWhole is the most candidates that are written out.
+const maxWhole = 1 << 17
+
+// picks lists the candidates to look at.
+func (j *recommendJob) picks() ([]search.Pick, error) {
+	var branches []search.Branch
+	total := int64(0)
+	for _, b := range j.doc.Branches {
+		branches = append(branches, search.Branch{Name: b.Mode, Size: b.Size})
+		total += b.Size
+	}
+	o := &j.doc.Optimizer
+	sampled := o.Algorithm == "random" || o.Algorithm == "halving" && o.TrialsGiven && total > int64(o.MaxTrials)
+	switch {
+	case sampled:
+		p, err := search.Sample(branches, o.Seed, o.MaxTrials, o.Parallelism)
+		if err != nil {
+			err = fmt.Errorf("optimizer.%w", err)
+		}
+		return p, err
+	case o.TrialsGiven && total > int64(o.MaxTrials):
+		return nil, fmt.Errorf("optimizer.max_trials: the grid has %d candidates, max_trials is %d: raise it, leave it out, or use algorithm random or halving", total, o.MaxTrials)
+	case total > maxWhole:
+		return nil, fmt.Errorf("optimizer.algorithm: %s over %d candidates is too much (at most %d): narrow the domains, use algorithm random, or halving with max_trials", o.Algorithm, total, maxWhole)
+	}
+	return search.Whole(branches), nil
+}
+
+// search evaluates the candidates.
+func (j *recommendJob) search(ctx context.Context) error {
+	picks, err := j.picks()
+	if err != nil {
+		return badInput(err)
+	}
+	live, err := j.materialise(ctx, picks)
+	if err != nil {
+		return err
+	}
+	if j.doc.Optimizer.Algorithm == "halving" && len(live) > 0 {
+		return j.halve(ctx, live)
+	}
+	const chunk = 256
+	for from := 0; from < len(live); from += chunk {
+		part := live[from:min(from+chunk, len(live))]
+		trials := make([]sweep.Trial, len(part))
+		for i, e := range part {
+			trials[i] = j.trial(e)
+		}
+		tried := j.in.Try(ctx, trials, j.jobs, j.memory)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i, e := range part {
+			j.judge(e, &tried[i])
+			e.evaluated = true
+		}
+		j.progress("%d of %d candidates evaluated", from+len(part), len(live))
+	}
+	return nil
+}
+
+// materialise turns picks into candidates; those that come to an earlier
+// configuration are folded.
+func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]*entry, error) {
+	seen := map[string]bool{}
+	var live []*entry
+	for n, p := range picks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c := j.doc.Candidate(p.Branch, p.Index)
+		if c.Key != "" && seen[c.Key] {
+			j.cacheHits++
+			continue
+		}
+		e := &entry{id: fmt.Sprintf("candidate-%06d", n+1), candidate: c, mode: j.doc.Branches[p.Branch].Mode}
+		j.entries = append(j.entries, e)
+		if c.Key != "" {
+			seen[c.Key] = true
+		}
+		if r := c.Refused; r != nil {
+			e.status, e.category, e.reason = r.Status, r.Category, r.Reason
+			continue
+		}
+		load, err := j.in.LoadOf(&c.Run)
+		if err != nil {
+			return nil, err
+		}
+		if load.Requests > j.doc.Optimizer.MaxRequests {
+			e.status, e.category = "unsupported", "candidate_materialization"
+			e.reason = fmt.Sprintf("%d requests: optimizer.max_candidate_requests is %d", load.Requests, j.doc.Optimizer.MaxRequests)
+			continue
+		}
+		e.load = load
+		j.whole += load.Requests
+		live = append(live, e)
+	}
+	return live, nil
+}
+
+func (j *recommendJob) trial(e *entry) sweep.Trial {
+	return sweep.Trial{Run: &e.candidate.Run, Timeout: time.Duration(j.doc.Optimizer.TimeoutS * float64(time.Second))}
+}
+
+func (j *recommendJob) progress(format string, args ...any) {
+	if !j.c.Bool("quiet") {
+		fmt.Fprintf(j.stderr, format+"\n", args...)
+	}
+}
+
+// halvingShare is the share of the grid's requests that halving simulates at most.
+const halvingShare = 0.2
+
+// halve runs successive halving over the live candidates.
+func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
+	requests, floor := int64(0), 0
+	for _, e := range live {
+		requests, floor = max(requests, e.load.Requests), max(floor, 2*e.load.InFlight)
+		if e.load.Graph {
+			return badInput(errors.New("optimizer.algorithm: halving runs prefixes of the load, which an agentic trace does not have: use grid or random"))
+		}
+	}
+	plan := search.NewPlan(len(live), int(requests), floor, halvingShare)
+	for _, r := range plan.Rungs {
+		j.progress("rung: %d candidates, %d requests each", r.Candidates, r.Requests)
+	}
+	out, err := search.Halve(ctx, plan, func(ctx context.Context, trials []search.Trial) []search.Judged {
+		return j.rung(ctx, live, trials, requests)
+	})
+	if err != nil {
+		return err
+	}
+	j.plan = out
+	final := len(plan.Rungs) - 1
+	for i, e := range live {
+		e.last = &out.Last[i]
+		if e.evaluated = e.last.Rung == final && e.status != "eliminated"; e.evaluated || e.status != "feasible" && e.status != "infeasible" {
+			continue
+		}
+		e.status, e.category = "eliminated", ""
+		e.reason = fmt.Sprintf("rank %d of %d after %d requests", e.last.Rank+1, plan.Rungs[e.last.Rung].Candidates, plan.Rungs[e.last.Rung].Requests)
+	}
+	return nil
+}
+
+// rung runs the trials of halving. Candidates whose load differs in size run the
+// same part of it.
+func (j *recommendJob) rung(ctx context.Context, live []*entry, trials []search.Trial, longest int64) []search.Judged {
+	out := make([]search.Judged, len(trials))
+	var runs []sweep.Trial
+	var at []int
+	for i, t := range trials {
+		e := live[t.Candidate]
+		if j.ceiling(e, 0) < t.Beat {
+			e.status, e.reason = "eliminated", "cannot reach the score of others"
+			out[i].Class = search.Stopped
+			continue
+		}
+		run := j.trial(e)
+		if t.Requests > 0 {
+			run.Requests = int((int64(t.Requests)*e.load.Requests + longest - 1) / longest)
+		}
+		run.Hopeless = func(nowMs float64) bool { return j.ceiling(e, nowMs) < t.Beat }
+		runs, at = append(runs, run), append(at, i)
+	}
+	tried := j.in.Try(ctx, runs, j.jobs, j.memory)
+	if ctx.Err() != nil {
+		return out
+	}
+	for k, i := range at {
+		e := live[trials[i].Candidate]
+		j.judge(e, &tried[k])
+		out[i].Simulated, out[i].Standing = tried[k].Simulated, e.standing()
+	}
+	return out
+}
+
+// publish writes the files, prints the answer and says whether there is one.
+func (j *recommendJob) publish() error {
+	v := j.rank()
+	if err := clearOutputDir(j.dir); err != nil {
+		return err
+	}
+	if err := j.writeFiles(v); err != nil {
+		return err
+	}
+	if j.asJSON {
+		if err := j.printJSON(v); err != nil {
+			return err
+		}
+	} else {
+		j.printTable(v)
+	}
+	j.printTally()
+	return j.verdict(v)
+}
+
+// printTally says what the search cost, on standard error.
+func (j *recommendJob) printTally() {
+	n := j.counts()
+	text := fmt.Sprintf("%d evaluated: %d feasible, %d infeasible, %d unsupported, %d failed, %d timed out; %d folded",
+		n["evaluated"], n["feasible"], n["infeasible"], n["unsupported"], n["failed"], n["timed_out"], n["cache_hits"])
+	if j.plan != nil {
+		text += fmt.Sprintf("; %d eliminated; %d requests simulated, %.1f%% of the grid's %d", n["eliminated"], j.simulated, 100*float64(j.simulated)/float64(max(j.whole, 1)), j.whole)
+	}
+	fmt.Fprintln(j.stderr, text)
+}
+
+// nearestShown is how many candidates are told when nothing meets the SLA.
+const nearestShown = 3
+
+// verdict is the error of a search without an answer: nothing ran, or nothing meets
+// the SLA. The SLA is never relaxed.
+func (j *recommendJob) verdict(v *views) error {
+	if j.metSLA() && len(v.ranked) > 0 {
+		return nil
+	}
+	near := slices.Clone(j.entries)
+	near = slices.DeleteFunc(near, func(e *entry) bool { return e.metrics == nil || !e.evaluated })
+	if len(near) == 0 {
+		reasons := map[string]bool{}
+		var list []string
+		for _, e := range j.entries {
+			if r := e.category + ": " + firstLine(e.reason); !reasons[r] && len(list) < nearestShown {
+				reasons[r] = true
+				list = append(list, r)
+			}
+		}
+		return fmt.Errorf("no feasible candidate: none of %d ran to an end (%s)", len(j.entries), strings.Join(list, "; "))
+	}
+	slices.SortStableFunc(near, func(a, b *entry) int { return compareNearest(a, b) })
+	text := "no candidate meets the SLA; the nearest are"
+	if !j.doc.SLA.Set() {
+		text = "no feasible candidate; the nearest are"
+	}
+	for _, e := range near[:min(nearestShown, len(near))] {
+		text += fmt.Sprintf("\n  %s on %d GPUs: %s %s", e.id, e.candidate.GPUs, e.missText(), compact(e.candidate.Knobs))
+	}
+	return errors.New(text)
+}
+
+func compact(text []byte) string {
+	if !json.Valid(text) {
+		return ""
+	}
+	return string(text)
+}
