@@ -93,6 +93,7 @@ type Core struct {
 
 	fresh, again sums // queued: prompts; preempted and handed-over requests
 	preemptions  int64
+	fruitful     int64           // preemptions when the latest signal was given
 	sampler      *timing.Sampler // nil without speculation
 
 	passes  int64 // passes so far, numbers them

@@ -187,3 +187,27 @@ func TestSourceKeepsItsBlocksUntilReleased(t *testing.T) {
 		t.Errorf("after the cancels %+v (%v)", c.Gauges(), err)
 	}
 }
+
+func TestEndlessPreemptionEndsTheRun(t *testing.T) {
+	// 2 keeps its blocks while it waits behind 1, which fits without its burst only.
+	d := newDecodeRank(t, func(cfg *engine.Config) {
+		cfg.Blocks, cfg.MaxNumSeqs, cfg.PrefixCaching = 5, 1, false
+		cfg.NextN, cfg.AcceptRates = 2, []float64{1, 1}
+	})
+	d.accept(1, 8, 12)
+	d.accept(2, 8, 4)
+	d.reserve(1, 8)
+	d.reserve(2, 8)
+	d.hand.Activate(1, &d.ev)
+	passes := 0
+	for ; d.pass.Err == nil && passes < 20000; passes++ {
+		d.core.Pass(d.now, 0, &d.pass)
+		d.now = d.pass.EndMs
+		if passes == 3 {
+			d.hand.Activate(2, &d.ev)
+		}
+	}
+	if d.pass.Err == nil || passes < 1000 {
+		t.Errorf("after %d passes: %v", passes, d.pass.Err)
+	}
+}

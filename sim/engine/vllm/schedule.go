@@ -1,6 +1,8 @@
 package vllm
 
 import (
+	"fmt"
+
 	"dynosweep/sim/engine"
 	"dynosweep/sim/kv"
 )
@@ -58,12 +60,32 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	}
 	c.emit(nowMs)
 	out.Signals = append(out.Signals, c.p.rejected...)
+	c.checkFruit()
 	if c.cfg.WantMetrics {
 		c.queueMetrics(&out.Metrics)
 	}
 	// The end of a pass is also when a pending destination is tried.
 	if c.p.scheduled == 0 && len(out.Admissions)+len(out.Signals)+len(out.Preempted) == 0 && !c.mayReserve() {
 		out.Stall = engine.Nothing
+	}
+}
+
+// maxFruitless is the number of preemptions without a single output in between
+// after which a pass gives up. A batch that only just fits without its speculative
+// bursts otherwise recomputes and preempts itself for ever, in no time at all on a
+// decode rank.
+const maxFruitless = 10000
+
+func (c *Core) checkFruit() {
+	if len(c.p.out.Signals) > 0 {
+		c.fruitful = c.preemptions
+		return
+	}
+	if c.preemptions-c.fruitful > maxFruitless && c.p.out.Err == nil {
+		r := &c.reqs[c.wait.head]
+		c.p.out.Err = fmt.Errorf("a request of %d tokens is preempted for ever: the KV pool of %d blocks of %d tokens cannot hold "+
+			"what it needs beside the blocks of others; raise num_gpu_blocks or lower max_num_seqs",
+			r.length, c.cfg.Blocks, c.cfg.BlockSize)
 	}
 }
 
