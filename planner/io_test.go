@@ -41,8 +41,8 @@ func TestWarmupTraceIsCutIntoIntervals(t *testing.T) {
 	write(t, dir, "b.jsonl.gz", `{"timestamp":45000,"input_length":7,"output_length":9}`)
 	write(t, dir, "c.txt", "not a trace")
 	for _, path := range []string{dir, filepath.Join(dir, "*.jsonl*")} {
-		got, err := ReadWindows(path, 10)
-		want := []Window{{2, 200, 15}, {}, {1, 7, 9}}
+		got, err := readWarmup(path, 10)
+		want := []warmWindow{{2, 200, 15}, {}, {1, 7, 9}}
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v %v, want %v", path, got, err, want)
 		}
@@ -51,7 +51,7 @@ func TestWarmupTraceIsCutIntoIntervals(t *testing.T) {
 		`{"schema":"dynamo.request.trace.v1","event_type":"request_start","event_time_unix_ms":1}`+"\n"+
 			`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1700000012000,"request":{"output_tokens":5,"replay":{"input_length":50}}}`+"\n"+
 			`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":9,"request":{"request_received_ms":1700000000000,"output_tokens":7,"replay":{"input_length":70}}}`)
-	if got, err := ReadWindows(dynamo, 10); err != nil || fmt.Sprint(got) != fmt.Sprint([]Window{{1, 70, 7}, {1, 50, 5}}) {
+	if got, err := readWarmup(dynamo, 10); err != nil || fmt.Sprint(got) != fmt.Sprint([]warmWindow{{1, 70, 7}, {1, 50, 5}}) {
 		t.Errorf("request trace: %v %v", got, err)
 	}
 }
@@ -68,7 +68,7 @@ func TestWarmupFaultsNameTheLine(t *testing.T) {
 		`{"timestamp":1e300,"input_length":1,"output_length":1}` + "\n" + row: "spans more than",
 		"": "no request in it",
 	} {
-		_, err := ReadWindows(write(t, t.TempDir(), "t.jsonl", text), 1)
+		_, err := readWarmup(write(t, t.TempDir(), "t.jsonl", text), 1)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
@@ -76,10 +76,10 @@ func TestWarmupFaultsNameTheLine(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.jsonl", row)
 	write(t, dir, "a.jsonl.gz", row)
-	if _, err := ReadWindows(dir, 1); err == nil || !strings.Contains(err.Error(), ".gz copy") {
+	if _, err := readWarmup(dir, 1); err == nil || !strings.Contains(err.Error(), ".gz copy") {
 		t.Errorf("both copies: %v", err)
 	}
-	if _, err := ReadWindows(filepath.Join(dir, "none"), 1); err == nil {
+	if _, err := readWarmup(filepath.Join(dir, "none"), 1); err == nil {
 		t.Error("a missing trace was read")
 	}
 }
@@ -173,10 +173,7 @@ func TestProfilerFolderBecomesAProfile(t *testing.T) {
 	write(t, asJSON, prefillPoints.json, fmt.Sprintf(`{"prefill_isl":%s,"prefill_ttft":%s,"note":"x"}`, list(isl), list(ttft)))
 	write(t, asJSON, decodePoints.json, fmt.Sprintf(`{"x_kv_usage":%s,"y_context_length":%s,"z_itl":%s,"max_kv_tokens":100000}`,
 		list(usage), list(context), list(itl)))
-	for _, dir := range []string{asNPZ, asJSON} {
-		if !IsProfileFolder(dir) {
-			t.Error("not recognised")
-		}
+	for _, dir := range []string{asNPZ, asJSON, filepath.Join(asJSON, decodePoints.json)} {
 		p, err := FitProfileFolder(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -203,6 +200,9 @@ func TestProfilerFolderFaults(t *testing.T) {
 	write(t, dir, decodePoints.json, `{"x_kv_usage":[0.5],"y_context_length":[100],"z_itl":[1],"max_kv_tokens":[1000]}`)
 	if _, err := FitProfileFolder(dir); !errors.Is(err, errFlat) {
 		t.Errorf("two points: %v", err)
+	}
+	if _, err := FitProfileFolder(filepath.Join(dir, "none")); err == nil {
+		t.Error("a folder that is not there was read")
 	}
 	write(t, dir, prefillPoints.npz, "not a zip")
 	if _, err := FitProfileFolder(dir); err == nil {

@@ -78,12 +78,12 @@ func (f *forecaster) init(c PredictorConfig, stepS int) error {
 	if c.WarmupTrace == "" {
 		return nil
 	}
-	windows, err := ReadWindows(c.WarmupTrace, float64(stepS))
+	windows, err := readWarmup(c.WarmupTrace, float64(stepS))
 	if err != nil {
 		return fmt.Errorf("load_predictor_warmup_trace: %w", err)
 	}
 	for _, w := range windows {
-		f.observe(w.Requests, w.ISL, w.OSL)
+		f.observe(w.n, w.isl, w.osl)
 	}
 	f.seen = false
 	for _, s := range []*series{&f.n, &f.isl, &f.osl} {

@@ -136,22 +136,6 @@ func TestConstantSeriesIsRepeated(t *testing.T) {
 	}
 }
 
-func TestBestPredictorOfARampFollowsIt(t *testing.T) {
-	var ramp []Window
-	for i := range 40 {
-		ramp = append(ramp, Window{float64(10 + 5*i), 1000, 100})
-	}
-	kalman, constant := DefaultConfig().Predictor, DefaultConfig().Predictor
-	kalman.Kind, constant.Kind = "kalman", "constant"
-	best, losses := RankPredictors([]PredictorConfig{constant, kalman}, ramp)
-	if best != 1 || !(losses[1] < losses[0]) {
-		t.Errorf("best %d, losses %v", best, losses)
-	}
-	if best, losses = RankPredictors([]PredictorConfig{constant, kalman}, ramp[:3]); best != 0 || !math.IsInf(losses[0], 1) {
-		t.Errorf("best %d, losses %v with nothing to score", best, losses)
-	}
-}
-
 func BenchmarkForecast(b *testing.B) {
 	for _, kind := range []string{"arima", "prophet"} {
 		b.Run("kind="+kind, func(b *testing.B) {

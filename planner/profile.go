@@ -29,9 +29,13 @@ const profileGrid = 100
 
 // FitProfileFolder turns a profiler's result folder into a timing profile: the
 // Planner's regression is fitted to the folder's points and evaluated on a grid
-// (spec engine-timing 5). TTFT and ITL are ms, KV usage is a share of
-// max_kv_tokens. Every point is kept, however many there are.
+// (spec engine-timing 5). dir may also be one of the folder's raw-data JSON files.
+// TTFT and ITL are ms, KV usage is a share of max_kv_tokens. Every point is kept,
+// however many there are.
 func FitProfileFolder(dir string) (*timing.Profile, error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		dir = filepath.Dir(dir)
+	}
 	prefill, err := prefillPoints.read(dir)
 	if err != nil {
 		return nil, err
@@ -49,16 +53,6 @@ func FitProfileFolder(dir string) (*timing.Profile, error) {
 		return nil, fmt.Errorf("%s: decode: %w", dir, err)
 	}
 	return timing.NewProfile(isl, ttft, kv, context, itl, profileGrid, profileGrid)
-}
-
-// IsProfileFolder reports whether dir is a profiler's result folder.
-func IsProfileFolder(dir string) bool {
-	for _, name := range []string{prefillPoints.npz, prefillPoints.json} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
 }
 
 func (s profileSide) read(dir string) ([][]float64, error) {

@@ -15,6 +15,9 @@ import (
 	"strings"
 )
 
+// warmWindow is one interval of a warm-up trace: requests and mean lengths.
+type warmWindow struct{ n, isl, osl float64 }
+
 // warmRow is one request of a warm-up trace.
 type warmRow struct {
 	atMs     float64
@@ -41,10 +44,10 @@ type warmLine struct {
 
 const requestTrace = "dynamo.request.trace.v1"
 
-// ReadWindows reads a file, a pattern or a directory of .jsonl and .jsonl.gz files
+// readWarmup reads a file, a pattern or a directory of .jsonl and .jsonl.gz files
 // and cuts it into intervals of stepS seconds, from the first with a request to
 // the last; intervals between without any are zeros (spec planner 11.6).
-func ReadWindows(path string, stepS float64) ([]Window, error) {
+func readWarmup(path string, stepS float64) ([]warmWindow, error) {
 	files, err := warmupFiles(path)
 	if err != nil {
 		return nil, err
@@ -227,7 +230,7 @@ func length(key string, v *float64) (int, error) {
 // maxWindows bounds the zeros between far-off rows.
 const maxWindows = 10_000_000
 
-func (r *warmReader) windows(stepS float64) ([]Window, error) {
+func (r *warmReader) windows(stepS float64) ([]warmWindow, error) {
 	origin := 0.0
 	if r.format == requestTrace {
 		origin = math.Inf(1)
@@ -243,17 +246,17 @@ func (r *warmReader) windows(stepS float64) ([]Window, error) {
 	if last-first >= maxWindows {
 		return nil, fmt.Errorf("%s: spans more than %d intervals of %v s", r.first, maxWindows, stepS)
 	}
-	out := make([]Window, int(last-first)+1)
+	out := make([]warmWindow, int(last-first)+1)
 	for _, row := range r.rows {
 		w := &out[int(bucket(row)-first)]
-		w.Requests++
-		w.ISL += float64(row.isl)
-		w.OSL += float64(row.osl)
+		w.n++
+		w.isl += float64(row.isl)
+		w.osl += float64(row.osl)
 	}
 	for i := range out {
-		if w := &out[i]; w.Requests > 0 {
-			w.ISL /= w.Requests
-			w.OSL /= w.Requests
+		if w := &out[i]; w.n > 0 {
+			w.isl /= w.n
+			w.osl /= w.n
 		}
 	}
 	return out, nil
