@@ -51,6 +51,14 @@ func (b *binder) gemm(n, k int, mode string, lowPrecision bool) op {
 	flops, err := b.sys.flopsFor(q.flops)
 	b.note(err)
 	o := &gemmOp{gemmSOL: gemmSOL{float64(n), float64(k), flops, q.bytes, b.sys.memBW}, mode: mode}
+	key := fmt.Sprint(n, k, mode, lowPrecision)
+	if same := b.gemms[key]; same != nil { // prefill and decode share most shapes
+		return same
+	}
+	if b.gemms == nil {
+		b.gemms = map[string]*gemmOp{}
+	}
+	b.gemms[key] = o
 	if b.mode == SOL {
 		return o
 	}
@@ -76,18 +84,7 @@ func (o *gemmOp) bind(t *table) {
 	if o.exact != nil {
 		return
 	}
-	for i := range t.slices {
-		s := &t.slices[i]
-		if s.key[0] != dtype {
-			continue
-		}
-		c := site{slice: s, sol: o.gemmSOL}
-		c.sol.n, c.sol.k = float64(s.key[1]), float64(s.key[2])
-		c.dn = math.Log2(c.sol.n) - math.Log2(o.n)
-		c.dk = math.Log2(c.sol.k) - math.Log2(o.k)
-		c.d = math.Sqrt(float64(c.dn*c.dn) + float64(c.dk*c.dk))
-		o.near = append(o.near, c)
-	}
+	o.near = t.sites(dtype, o.gemmSOL)
 	if len(o.near) == 0 {
 		have := make([]string, 0, len(t.slices))
 		for i := range t.slices {
@@ -95,7 +92,35 @@ func (o *gemmOp) bind(t *table) {
 		}
 		o.err = fmt.Errorf("gemm_perf: data type %s is not measured (measured: %s): %w", gemmTable(o.mode), sortedWords(have), ErrMissing)
 	}
-	slices.SortStableFunc(o.near, func(x, y site) int { return cmp.Compare(x.d, y.d) })
+}
+
+// sites returns the sites of a type, nearest to a shape first, ties in site order.
+func (t *table) sites(dtype int32, shape gemmSOL) []site {
+	type rank struct {
+		d  float64
+		at int32
+	}
+	var order []rank
+	all := make([]site, 0, len(t.slices))
+	logN, logK := math.Log2(shape.n), math.Log2(shape.k)
+	for i := range t.slices {
+		s := &t.slices[i]
+		if s.key[0] != dtype {
+			continue
+		}
+		c := site{slice: s, sol: shape}
+		c.sol.n, c.sol.k = float64(s.key[1]), float64(s.key[2])
+		c.dn, c.dk = math.Log2(c.sol.n)-logN, math.Log2(c.sol.k)-logK
+		c.d = math.Sqrt(float64(c.dn*c.dn) + float64(c.dk*c.dk))
+		order = append(order, rank{c.d, int32(len(all))})
+		all = append(all, c)
+	}
+	slices.SortFunc(order, func(x, y rank) int { return cmp.Or(cmp.Compare(x.d, y.d), cmp.Compare(x.at, y.at)) })
+	sorted := make([]site, len(all))
+	for i, r := range order {
+		sorted[i] = all[r.at]
+	}
+	return sorted
 }
 
 func (o *gemmOp) silicon(st *step) float64 {

@@ -33,6 +33,7 @@ type binder struct {
 	mode             Mode
 	attentionBackend string
 	decodeQKNorm     bool
+	gemms            map[string]*gemmOp
 	err              error // first error of a shape that no table can price
 }
 

@@ -128,7 +128,7 @@ func deflate(b []byte) []byte {
 	return out.Bytes()
 }
 
-// appendBlock writes a flag (1 deflated), the stored size and the bytes.
+// appendBlock writes a flag (1 deflated), both sizes and the bytes.
 func appendBlock(out, b []byte) []byte {
 	flag, stored := byte(0), b
 	if d := deflate(b); len(d) < len(b)*15/16 {

@@ -81,49 +81,61 @@ func decodeTable(blob []byte) (*table, error) {
 	for range m.uint(1 << 16) {
 		t.words = append(t.words, string(m.bytes(m.uint(1<<10))))
 	}
-	n := m.uint(1 << 20)
-	var last sliceKey
-	total := 0
-	for i := 0; i < n && m.err == nil; i++ {
-		for k := range last {
-			last[k] += int32(m.int())
-		}
-		s := slice{key: last}
-		s.k0 = m.axis(nil)
-		for range s.k0 {
-			s.off0 = append(s.off0, int32(len(s.k1)))
-			s.k1 = m.axis(s.k1)
-		}
-		s.off0 = append(s.off0, int32(len(s.k1)))
-		for range s.k1 {
-			s.off1 = append(s.off1, int32(len(s.k2)))
-			s.k2 = m.axis(s.k2)
-		}
-		s.off1 = append(s.off1, int32(len(s.k2)))
-		total += len(s.k2)
-		t.slices = append(t.slices, s)
-	}
-	own := m.runs(total)
-	ms := u.planes(total)
-	if m.err != nil || u.err != nil {
+	ms := u.planes()
+	trees := m.slices(t, len(ms))
+	own := m.runs(len(ms))
+	if m.err != nil || u.err != nil || len(trees.k2) != len(ms) {
 		return nil, errDamaged
 	}
-	at := 0
+	at := [5]int{}
 	for i := range t.slices {
-		s := &t.slices[i]
-		end := at + len(s.k2)
-		s.ms, s.own = ms[at:end:end], own[at:end:end]
+		s, end := &t.slices[i], trees.ends[i]
+		s.k0, s.off0 = trees.k0[at[0]:end[0]:end[0]], trees.off0[at[1]:end[1]:end[1]]
+		s.k1, s.off1 = trees.k1[at[2]:end[2]:end[2]], trees.off1[at[3]:end[3]:end[3]]
+		s.k2, s.ms, s.own = trees.k2[at[4]:end[4]:end[4]], ms[at[4]:end[4]:end[4]], own[at[4]:end[4]:end[4]]
 		at = end
 	}
 	t.reindex()
 	return t, nil
 }
 
+// packedTrees are the axes of all slices one after the other, and where each slice
+// ends: k0, off0, k1, off1, k2.
+type packedTrees struct {
+	tree
+	ends [][5]int
+}
+
+// slices reads the keys and axes of a table of so many leaves.
+func (u *unpacker) slices(t *table, leaves int) packedTrees {
+	n := u.uint(1 << 20)
+	var p packedTrees
+	p.k2 = make([]float64, 0, leaves)
+	var last sliceKey
+	for i := 0; i < n && u.err == nil; i++ {
+		for k := range last {
+			last[k] += int32(u.int())
+		}
+		t.slices = append(t.slices, slice{key: last})
+		from0, from1, from2 := len(p.k0), len(p.k1), len(p.k2)
+		p.k0 = u.axis(p.k0)
+		for range len(p.k0) - from0 {
+			p.off0 = append(p.off0, int32(len(p.k1)-from1))
+			p.k1 = u.axis(p.k1)
+		}
+		p.off0 = append(p.off0, int32(len(p.k1)-from1))
+		for range len(p.k1) - from1 {
+			p.off1 = append(p.off1, int32(len(p.k2)-from2))
+			p.k2 = u.axis(p.k2)
+		}
+		p.off1 = append(p.off1, int32(len(p.k2)-from2))
+		p.ends = append(p.ends, [5]int{len(p.k0), len(p.off0), len(p.k1), len(p.off1), len(p.k2)})
+	}
+	return p
+}
+
 func (u *unpacker) axis(keys []float64) []float64 {
 	n := u.uint(1 << 20)
-	if keys == nil {
-		keys = make([]float64, 0, min(n, len(u.b)))
-	}
 	last := int64(0)
 	for i := 0; i < n && u.err == nil; i++ {
 		last += u.int()
@@ -142,17 +154,17 @@ func (u *unpacker) runs(total int) []bool {
 	return own
 }
 
-func (u *unpacker) planes(total int) []float64 {
+func (u *unpacker) planes() []float64 {
 	var planes [8][]byte
 	for p := range planes {
-		if planes[p] = u.block(); len(planes[p]) != total && u.err == nil {
+		if planes[p] = u.block(); len(planes[p]) != len(planes[0]) && u.err == nil {
 			u.err = errDamaged
 		}
 	}
 	if u.err != nil {
 		return nil
 	}
-	ms := make([]float64, total)
+	ms := make([]float64, len(planes[0]))
 	for i := range ms {
 		var v uint64
 		for p := range planes {
