@@ -242,13 +242,13 @@ func (r *root) locateComm(sys *System, library, version, name string) []located 
 // newestFirst sorts the versions strictly older than the limit, all when it is empty;
 // names that are no versions are left out.
 func newestFirst(versions []string, limit string) []string {
-	max, ok := pepKey(limit)
+	top, ok := pepKey(limit)
 	if limit != "" && !ok {
 		return nil
 	}
 	var out []string
 	for _, v := range versions {
-		if k, ok := pepKey(v); ok && (limit == "" || pepLess(k, max)) {
+		if k, ok := pepKey(v); ok && (limit == "" || pepLess(k, top)) {
 			out = append(out, v)
 		}
 	}
