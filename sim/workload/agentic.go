@@ -66,7 +66,7 @@ func readAgentic(l *lines, o LoadOptions) (*Trace, error) {
 		return nil, err
 	}
 	o.BlockSize = blockSize
-	b := newBuilder(o)
+	b := newBuilder(o, 0)
 	seen := make(map[string]bool)
 	var nodes []graphNode
 	var s scanner
@@ -346,7 +346,7 @@ func (r *row) checkBlocks(at spot, n, blockSize int, exact bool) error {
 // readLegacy reads headerless rows (spec workload 2.5); the first line is already
 // the present one.
 func readLegacy(l *lines, o LoadOptions) (*Trace, error) {
-	b := newBuilder(o)
+	b := newBuilder(o, 0)
 	lineOf := make(map[string]int)
 	var nodes []graphNode
 	var s scanner

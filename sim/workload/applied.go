@@ -32,7 +32,7 @@ func loadApplied(path string, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder(o)
+	b := newBuilder(o, 0)
 	err = b.appliedRows(l, o)
 	b.t.digest, err = closeWith(l, err)
 	if err != nil {
@@ -84,6 +84,9 @@ func (b *builder) appliedTurns(l *lines, r *appliedRow, o LoadOptions, fresh *ui
 		}
 		if input > maxTokens || output > maxTokens {
 			return l.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", l.n, max(input, output), maxTokens)
+		}
+		if int(input)/o.BlockSize >= maxOwnBlocks {
+			return l.fail(nil, "trace line %d has a prompt of %d tokens, more than %d blocks of %d", l.n, input, maxOwnBlocks, o.BlockSize)
 		}
 		for n := len(t.nodes) - first; n*o.BlockSize < int(input); n++ {
 			id := uint64(group)<<32 | uint64(n)

@@ -38,7 +38,7 @@ type tokenList struct {
 // newDeltaState returns the prompts of one run.
 func newDeltaState(t *Trace, blockSize int) *deltaState {
 	n := len(t.sessions) - 1
-	return &deltaState{trace: t, blockSize: blockSize, chain: newInterner(),
+	return &deltaState{trace: t, blockSize: blockSize, chain: newInterner(0),
 		live: make([]*deltaSession, n), spare: int64(n)}
 }
 

@@ -2,11 +2,13 @@ package workload
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"dynosweep/sim/kv"
@@ -111,7 +113,7 @@ func sharedBlocks(a, b done) int {
 func write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(strings.TrimPrefix(text, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -120,7 +122,7 @@ func write(t testing.TB, name, text string) string {
 // load reads a trace given as text.
 func load(t testing.TB, text string, o LoadOptions) *Trace {
 	t.Helper()
-	tr, err := Load([]string{write(t, "trace.jsonl", text)}, o)
+	tr, err := Load([]string{write(t, "trace.jsonl", strings.TrimPrefix(text, "\n"))}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,4 +144,55 @@ func open(blockSize int) Drive { return Drive{BlockSize: blockSize, Speedup: 1} 
 
 func closed(blockSize, concurrency int) Drive {
 	return Drive{BlockSize: blockSize, ClosedLoop: true, Concurrency: concurrency}
+}
+
+// churn releases and ends requests one by one and returns the allocations of each.
+func churn(src Source) float64 {
+	now := 0.0
+	step := func() {
+		now = max(now, src.NextMs())
+		src.BeginRelease(now, 0)
+		for r := src.Next(now); r != nil; r = src.Next(now) {
+			src.Done(r.Handle, now, r.OutputTokens, Completed)
+			src.Flush(now)
+		}
+	}
+	for range 50 {
+		step()
+	}
+	return testing.AllocsPerRun(100, step)
+}
+
+func TestReleasesDoNotAllocate(t *testing.T) {
+	flat, sessions, graph := "", "", header64
+	for i := range 300 {
+		flat += fmt.Sprintf(`{"timestamp":%d,"input_length":900,"output_length":1,"hash_ids":[0,%d]}`+"\n", i, i)
+		sessions += fmt.Sprintf(`{"session_id":"%d","timestamp":%d,"input_length":900,"output_length":1,"hash_ids":[0,%d]}`+"\n", i%7, i, i)
+		graph += node(fmt.Sprint(i), "p", float64(i), "")
+	}
+	for name, src := range map[string]Source{
+		"synthetic": newSynthetic(t, 64, func(s *Synthetic) { s.Requests, s.Control, s.RatePerS = 300, Poisson, 5 }),
+		"flat":      source(t, load(t, flat, mooncake(512)), open(96)),
+		"sessions":  source(t, load(t, sessions, mooncake(512)), open(64)),
+		"graph":     source(t, load(t, graph, agentic()), open(64)),
+	} {
+		if n := churn(src); n != 0 {
+			t.Errorf("%s: %v allocations per step", name, n)
+		}
+	}
+}
+
+func TestATraceIsSharedByRuns(t *testing.T) {
+	tr := load(t, sessionRows, mooncake(512))
+	want := cluster(t, source(t, tr, open(96)), 96, constant(3))
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			all := cluster(t, source(t, tr, open(32*(1+i%4))), 32*(1+i%4), constant(3))
+			if i%4 == 2 {
+				same(t, "shared", want, all)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -48,7 +48,7 @@ func (d *dynamoTrace) row(r *dynamoRequest) row {
 // plain makes a trace of context-free requests: each its own session, in order of
 // time.
 func (d *dynamoTrace) plain(path string, o LoadOptions) (*Trace, error) {
-	b := newBuilder(o)
+	b := newBuilder(o, 0)
 	zero := d.requests[0].start
 	for i := range d.requests {
 		r := &d.requests[i]
@@ -84,7 +84,7 @@ func (d *dynamoTrace) graph(path string, o LoadOptions) (*Trace, error) {
 	if err := g.lower(); err != nil {
 		return nil, err
 	}
-	b := newBuilder(o)
+	b := newBuilder(o, 0)
 	seen := make(map[string]bool, len(g.nodes))
 	for i := range g.nodes {
 		r, node := &d.requests[i], &g.nodes[i]

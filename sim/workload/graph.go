@@ -61,9 +61,10 @@ type graph struct {
 	edges    []edge   // sorted by source node
 	firstOf  []int32  // [node], its edges are edges[firstOf[node]:firstOf[node+1]]
 	plays    []play
-	members  []int32 // nodes by play, then node
-	models   []string
-	zeroMs   float64 // the clock's 0: the smallest not_before
+	members  []int32  // nodes by play, then node
+	models   []string // of the nodes, sorted
+	model    []int32  // [node], index in models
+	zeroMs   float64  // the clock's 0: the smallest not_before
 }
 
 type edge struct {
@@ -118,7 +119,7 @@ func (b *builder) finishGraph(path string, nodes []graphNode, source Provenance)
 		turns[i].delayMs = nodes[k].notBeforeMs
 		at[nodes[k].id] = int32(i)
 	}
-	t.turns, t.nodeCount = turns, b.chain.n
+	t.turns, t.nodeCount = turns, b.chain.len()
 	g := &graph{source: source}
 	t.graph = g
 	if err := g.connect(sorted, at); err != nil {
@@ -143,6 +144,10 @@ func (b *builder) finishGraph(path string, nodes []graphNode, source Provenance)
 	}
 	slices.Sort(g.models)
 	g.models = slices.Compact(g.models)
+	for i := range sorted {
+		k, _ := slices.BinarySearch(g.models, sorted[i].model)
+		g.model = append(g.model, int32(k))
+	}
 	t.total()
 	return t, nil
 }
@@ -214,6 +219,9 @@ func (g *graph) acyclic(nodes []graphNode) error {
 	}
 	return first.fail(nil, "cycle detected among %d agentic requests; blocked request IDs: %s", len(nodes)-seen, strings.Join(blocked, ", "))
 }
+
+// modelOf returns the model that a node was recorded with.
+func (g *graph) modelOf(node int32) string { return g.models[g.model[node]] }
 
 // from returns the edges that start at a node.
 func (g *graph) from(node int32) []edge { return g.edges[g.firstOf[node]:g.firstOf[node+1]] }

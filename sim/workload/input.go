@@ -51,23 +51,27 @@ type lines struct {
 	text []byte // the present line without its line feed, until the next call of next
 	n    int    // its number, from 1
 	err  error
+	size int64 // of the file
 }
 
 const readBuffer = 256 << 10
 
 // openLines opens path. what names the file in the message when that fails.
 func openLines(path, what string) (*lines, error) {
+	var size int64
 	f, err := os.Open(path)
 	if err == nil {
 		if st, e := f.Stat(); e == nil && st.IsDir() {
 			f.Close()
 			err = errors.New("is a directory")
+		} else if e == nil {
+			size = st.Size()
 		}
 	}
 	if err != nil {
 		return nil, &InputError{File: path, Msg: "failed to open " + what + path, Err: err}
 	}
-	l := &lines{path: path, file: f, sum: sha256.New()}
+	l := &lines{path: path, file: f, sum: sha256.New(), size: size}
 	l.raw = io.TeeReader(f, l.sum)
 	var src io.Reader = l.raw
 	if filepath.Ext(path) == ".gz" {

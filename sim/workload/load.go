@@ -9,17 +9,11 @@ import (
 // Load reads trace files and checks all that can be checked without knowing the
 // run. Faults are *InputError where a place in a file can be named.
 func Load(files []string, o LoadOptions) (*Trace, error) {
-	if len(files) == 0 {
-		return nil, errors.New("trace replay requires at least one trace file")
+	if err := o.checkFiles(files); err != nil {
+		return nil, err
 	}
-	if len(files) != 1 && o.Format != Dynamo {
-		return nil, fmt.Errorf("trace_format='%s' requires exactly one trace file, got %d", o.Format, len(files))
-	}
-	if o.BlockSize < 0 || o.BlockSize == 0 && o.Format != Dynamo && o.Format != Weka {
-		return nil, errors.New("trace_block_size must be greater than 0")
-	}
-	if o.BlockSize > math.MaxInt32 {
-		return nil, fmt.Errorf("trace_block_size must be at most %d, got %d", math.MaxInt32, o.BlockSize)
+	if o.Format > Weka {
+		return nil, fmt.Errorf("a table of requests in the form of '%s' cannot be replayed; convert it first", o.Format)
 	}
 	t, err := read(files, o)
 	if err != nil {
@@ -43,4 +37,21 @@ func read(files []string, o LoadOptions) (*Trace, error) {
 		return loadWeka(files[0], o)
 	}
 	panic("workload: unknown format")
+}
+
+// checkFiles checks what can be checked before any file is opened.
+func (o LoadOptions) checkFiles(files []string) error {
+	if len(files) == 0 {
+		return errors.New("trace replay requires at least one trace file")
+	}
+	if len(files) != 1 && o.Format != Dynamo {
+		return fmt.Errorf("trace_format='%s' requires exactly one trace file, got %d", o.Format, len(files))
+	}
+	if o.BlockSize < 0 || o.BlockSize == 0 && o.Format != Dynamo && o.Format != Weka {
+		return errors.New("trace_block_size must be greater than 0")
+	}
+	if o.BlockSize > math.MaxInt32 {
+		return fmt.Errorf("trace_block_size must be at most %d, got %d", math.MaxInt32, o.BlockSize)
+	}
+	return nil
 }

@@ -195,8 +195,11 @@ type builder struct {
 	byName    map[string]int32 // named sessions
 }
 
-func newBuilder(o LoadOptions) *builder {
-	return &builder{t: &Trace{format: o.Format, blockSize: o.BlockSize, extras: make([]turnExtra, 1)}, chain: newInterner()}
+// newBuilder returns a builder with room for about so many hash ids before it grows.
+func newBuilder(o LoadOptions, ids int64) *builder {
+	ids = min(ids, 1<<19)
+	return &builder{chain: newInterner(ids * 2 / 3), t: &Trace{format: o.Format, blockSize: o.BlockSize,
+		extras: make([]turnExtra, 1), nodes: make([]uint32, 0, ids)}}
 }
 
 // addTurn appends a turn with the chain of its blocks, the surplus cut off.
@@ -320,7 +323,7 @@ func loadMooncake(path string, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder(o)
+	b := newBuilder(o, l.size/10) // about the ids in the file
 	err = b.rows(l, o)
 	b.t.digest, err = closeWith(l, err)
 	if err != nil {
@@ -376,7 +379,7 @@ func (b *builder) finish(path string) (*Trace, error) {
 			}
 		}
 	}
-	t.nodeCount = b.chain.n
+	t.nodeCount = b.chain.len()
 	t.finish()
 	if t.format == MooncakeDelta && !t.multiTurn {
 		t.rechain()
@@ -412,7 +415,7 @@ func (b *builder) sessionMajor() {
 // rechain turns the plain ids of a delta trace into prefix chains, for one whose
 // sessions all have one turn.
 func (t *Trace) rechain() {
-	chain := newInterner()
+	chain := newInterner(int64(t.nodeCount))
 	for i := range t.turns {
 		parent := root
 		turn := &t.turns[i]
@@ -421,5 +424,5 @@ func (t *Trace) rechain() {
 			t.nodes[turn.first+k] = parent
 		}
 	}
-	t.nodeCount = chain.n
+	t.nodeCount = chain.len()
 }

@@ -1,6 +1,9 @@
 // Package workload makes the requests of a run: synthetic load, trace readers and
 // the load driver that releases them (spec workload).
 //
+//	trace, err := workload.Load(files, options)   // or a Synthetic
+//	src, err := trace.NewSource(drive)
+//
 // A Trace is read once and shared read-only by any number of runs; a Source
 // belongs to one run and is asked at every drain
 //
@@ -10,7 +13,13 @@
 //	next := src.NextMs()                to know when to come back
 //
 // Times are float64 ms on the run's clock, lengths are tokens. A prompt is never
-// text and never a token list: see kv.Prompt.
+// text and never a token list: see kv.Prompt. Its blocks get their identity when the
+// trace is read, as nodes of prefix chains; an engine's block size only decides how
+// they are cut.
+//
+// Stat describes a trace, Convert writes it in another format, Synthetic.WriteTrace
+// makes one of generated load. Faults of input files are *InputError, in the words
+// of spec workload 4.
 package workload
 
 import "dynosweep/sim/kv"

@@ -129,10 +129,10 @@ func (s Synthetic) NewSource(blockSize int) (Source, error) {
 	if err := fitsPrivate(int64(s.InputTokens)+int64(s.OutputTokens), blockSize); err != nil {
 		return nil, err
 	}
-	f := &syntheticFeed{spec: s, arrivals: newSchedule(&s)}
-	if s.Control == Closed {
-		f.spec.Speedup = 1
+	if int64(s.PrefixGroups)*int64((s.InputTokens+blockSize-1)/blockSize) > math.MaxUint32 {
+		return nil, fmt.Errorf("num_prefix_groups %d of up to %d tokens each is more than can be numbered", s.PrefixGroups, s.InputTokens)
 	}
+	f := s.feed(blockSize)
 	closed := 0
 	if s.Control == Closed {
 		closed = s.Concurrency
@@ -140,18 +140,23 @@ func (s Synthetic) NewSource(blockSize int) (Source, error) {
 	if s.Simple() {
 		return newQueue(f, closed), nil
 	}
-	f.named = true
-	n := (s.InputTokens + blockSize - 1) / blockSize
-	shared := min(n, int(math.Round(float64(n)*s.SharedPrefixRatio)))
-	if s.PrefixGroups > 0 && s.SharedPrefixRatio > 0 {
-		f.groups = rng.NewChaCha(s.GroupSeed)
-		f.groupBlocks = min(shared, s.InputTokens/blockSize)
-		if int64(s.PrefixGroups)*int64(f.groupBlocks) > math.MaxUint32 {
-			return nil, fmt.Errorf("num_prefix_groups %d with %d shared blocks each is more than can be numbered", s.PrefixGroups, shared)
-		}
-		f.nodes = make([][]uint32, s.PrefixGroups)
-	}
 	return newSessions(f, closed), nil
+}
+
+// feed returns the sessions of valid load from the first one.
+func (s Synthetic) feed(blockSize int) *syntheticFeed {
+	f := &syntheticFeed{spec: s, arrivals: newSchedule(&s), named: !s.Simple()}
+	if s.Control == Closed {
+		f.spec.Speedup = 1
+	}
+	if s.PrefixGroups > 0 && s.SharedPrefixRatio > 0 {
+		n := (s.InputTokens + blockSize - 1) / blockSize
+		f.shared = min(n, int(math.Round(float64(n)*s.SharedPrefixRatio)))
+		f.groupBlocks = min(f.shared, s.InputTokens/blockSize)
+		f.groups = rng.NewChaCha(s.GroupSeed)
+		f.nodes = make(map[int32][]uint32)
+	}
+	return f
 }
 
 // fitsPrivate refuses a request or session whose private blocks could not be
@@ -173,8 +178,9 @@ type syntheticFeed struct {
 	made        int64
 	named       bool // workload mode: the report shows sessions
 	groups      rng.ChaCha
-	groupBlocks int        // leading full blocks that a group shares
-	nodes       [][]uint32 // [group][block], made at first use
+	shared      int                // leading blocks that a group shares
+	groupBlocks int                // those of them that are full
+	nodes       map[int32][]uint32 // [group] -> [block], made at first use
 }
 
 func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
@@ -214,13 +220,15 @@ func (f *syntheticFeed) fill(r *Request, ref sessionRef, turn int32) {
 
 // group returns the nodes of a group's prefix. Ids are dense over all groups.
 func (f *syntheticFeed) group(g int32) []uint32 {
-	if f.nodes[g] == nil {
-		f.nodes[g] = make([]uint32, f.groupBlocks)
-		for b := range f.nodes[g] {
-			f.nodes[g][b] = uint32(int(g)*f.groupBlocks + b)
+	nodes := f.nodes[g]
+	if nodes == nil {
+		nodes = make([]uint32, f.groupBlocks)
+		for b := range nodes {
+			nodes[b] = uint32(int(g)*f.groupBlocks + b)
 		}
+		f.nodes[g] = nodes
 	}
-	return f.nodes[g]
+	return nodes
 }
 
 func (f *syntheticFeed) ended(sessionRef, int32, int32, Outcome) {}

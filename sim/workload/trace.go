@@ -23,13 +23,14 @@ const (
 	Weka
 )
 
-var formatNames = [...]string{"mooncake", "mooncake-delta", "agentic_mooncake", "applied_compute_agentic", "dynamo", "weka"}
+var formatNames = [...]string{"mooncake", "mooncake-delta", "agentic_mooncake", "applied_compute_agentic", "dynamo", "weka",
+	azureName, burstName}
 
 func (f Format) String() string { return formatNames[f] }
 
 // ParseFormat reads a trace_format, aliases included (spec workload 2.1).
 func ParseFormat(name string) (Format, error) {
-	for f, n := range formatNames {
+	for f, n := range formatNames[:Weka+1] {
 		if n == name {
 			return Format(f), nil
 		}
@@ -244,6 +245,9 @@ func (t *Trace) NewSource(d Drive) (Source, error) {
 	}
 	if err := fitsPrivate(t.maxTokens, d.BlockSize); err != nil {
 		return nil, err
+	}
+	if t.delta() && t.maxTokens > maxTokens {
+		return nil, fmt.Errorf("a session grows to %d tokens; at most %d can be replayed", t.maxTokens, maxTokens)
 	}
 	if t.graph != nil {
 		return newPlays(t, d)

@@ -378,6 +378,8 @@ func (o *wekaObject) checkRequest(r *wekaRequest, found map[string]bool) error {
 		return o.fail("has invalid api_time; expected a finite non-negative value")
 	case r.input == 0:
 		return o.fail("has a zero-length request")
+	case r.input/o.blockSize >= maxOwnBlocks:
+		return o.fail("has a prompt of %d tokens, more than %d blocks of %d", r.input, maxOwnBlocks, o.blockSize)
 	case r.input > maxTokens || r.output > maxTokens:
 		return o.fail("has a length of %d tokens; at most %d can be replayed", max(r.input, r.output), maxTokens)
 	}

@@ -24,7 +24,7 @@ func (w *wekaGraph) add(o *wekaObject, blockSize int) error {
 		if blockSize != 0 && uint64(blockSize) != o.blockSize {
 			return o.at.fail(nil, "Weka source block size %d does not match configured block size %d", o.blockSize, blockSize)
 		}
-		w.b = newBuilder(LoadOptions{Format: Weka, BlockSize: int(o.blockSize)})
+		w.b = newBuilder(LoadOptions{Format: Weka, BlockSize: int(o.blockSize)}, 0)
 	}
 	if have := uint64(w.b.t.blockSize); o.blockSize != have {
 		return o.at.fail(nil, "Weka corpus mixes block sizes: %s has %d, expected %d", o.label, o.blockSize, have)

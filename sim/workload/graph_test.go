@@ -1,0 +1,270 @@
+package workload
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const header64 = `{"schema":"dynamo.agentic_mooncake","version":2,"block_size":64,"hash_id_scope":"local","source":{"format":"f","digest":"d"}}` + "\n"
+
+// node writes a version 2 row of one block and two output tokens; more adds members.
+func node(id, play string, notBefore float64, more string) string {
+	return fmt.Sprintf(`{"request_id":%q,"play_id":%q,"session_id":"s","model":"m","input_length":64,"output_length":2,"hash_ids":[1],"not_before_ms":%v%s}`+"\n",
+		id, play, notBefore, more)
+}
+
+func dep(from, trigger string, delayMs float64, relation string) string {
+	return fmt.Sprintf(`{"request_id":%q,"trigger":%q,"delay_ms":%v,"relation":%q}`, from, trigger, delayMs, relation)
+}
+
+func deps(d ...string) string { return `,"dependencies":[` + strings.Join(d, ",") + `]` }
+
+func agentic() LoadOptions { return LoadOptions{Format: AgenticMooncake, BlockSize: 512} }
+
+// until serves each request until the given time.
+func until(endMs ...float64) func(*Request) float64 {
+	return func(r *Request) float64 { return endMs[r.Ordinal] - r.ArrivalMs }
+}
+
+func TestGraphEdgesFire(t *testing.T) { // W14
+	tr := load(t, header64+node("a", "p", 100, "")+
+		node("b", "p", 0, deps(dep("a", "dispatch", 5, "spawn")))+
+		node("c", "p", 0, deps(dep("a", "completion", 1, "sequence"), dep("b", "completion", 7, "join"))), agentic())
+	all := cluster(t, source(t, tr, open(64)), 64, until(122, 122, 140))
+	wantFloats(t, "arrivals", arrivals(all), 100, 105, 129)
+	if r := all[1]; r.RequestID != "b" || r.PlayID != "p" || r.Session != "s" || !r.HasSession || r.Turn != -1 {
+		t.Errorf("%+v", r.Request)
+	}
+	fast := open(64)
+	fast.Speedup = 2
+	wantFloats(t, "x2", arrivals(cluster(t, source(t, tr, fast), 64, until(72, 72, 87))), 50, 52.5, 75.5)
+	if s, ok := tr.Graph(); !ok || s.Nodes != 3 || s.Plays != 1 || s.Source.Digest != "d" || s.Models[0] != "m" {
+		t.Errorf("%+v", s)
+	}
+}
+
+// threePlays is W15: a root and a dependant each; ordinal(i) adds members.
+func threePlays(ordinal func(i int) string) string {
+	text := header64
+	for i := range 3 {
+		p, root, more := fmt.Sprintf("p%d", i), fmt.Sprintf("r%da", i), ordinal(i)
+		text += node(root, p, float64(1000*i), more)
+		text += strings.Replace(node(fmt.Sprintf("r%db", i), p, float64(1000*i), more+deps(dep(root, "completion", 50, "sequence"))),
+			`64,"output_length":2,"hash_ids":[1]`, `128,"output_length":2,"hash_ids":[1,2]`, 1)
+	}
+	return text
+}
+
+func TestLanesRunPlaysInOrder(t *testing.T) { // W15
+	plain := load(t, threePlays(func(int) string { return "" }), agentic())
+	reversed := load(t, threePlays(func(i int) string { return fmt.Sprintf(`,"source_play_ordinal":%d`, 2-i) }), agentic())
+	for _, row := range []struct {
+		name  string
+		tr    *Trace
+		lanes int
+		want  []float64
+	}{
+		{"no lanes", plain, 0, []float64{0, 61, 1000, 1061, 2000, 2061}},
+		{"one", plain, 1, []float64{0, 61, 72, 133, 144, 205}},
+		{"two", plain, 2, []float64{0, 61, 0, 61, 72, 133}},
+		{"nine", plain, 9, []float64{0, 61, 0, 61, 0, 61}},
+		{"one, reversed", reversed, 1, []float64{144, 205, 72, 133, 0, 61}},
+	} {
+		d := open(64)
+		d.Laned, d.Lanes = row.lanes > 0, row.lanes
+		wantFloats(t, row.name, arrivals(cluster(t, source(t, row.tr, d), 64, constant(11))), row.want...)
+	}
+}
+
+func TestRejectionFailsThePlayAndFreesItsLane(t *testing.T) { // W15
+	tr := load(t, threePlays(func(int) string { return "" }), agentic())
+	d := open(64)
+	d.Laned, d.Lanes = true, 1
+	src := source(t, tr, d)
+	all := clusterWith(t, src, 64, constant(12), func(r *Request) Outcome {
+		if r.RequestID == "r0a" {
+			return Rejected
+		}
+		return Completed
+	})
+	wantFloats(t, "arrivals", arrivals(all), 0, 12, 74, 86, 148)
+	out := PlayOutcomes(src)
+	if out[0].Status != "failed" || out[0].SettledMs != 12 || out[1].Status != "completed" || out[1].TerminalMs != 86 || out[1].StartMs != 12 {
+		t.Errorf("%+v", out)
+	}
+}
+
+func TestHeaderlessRowsCountFromTheirRoots(t *testing.T) {
+	tr := load(t, `{"request_id":"a","timestamp":100000,"input_length":100,"output_length":2,"hash_ids":[1,2,3]}
+{"request_id":"b","timestamp":100500,"input_length":64,"output_length":2,"hash_ids":[1]}
+{"request_id":"c","wait_for":["a","b"],"delay":5,"tool_wait_ms":2.5,"input_length":64,"output_length":2,"hash_ids":[1]}
+{"request_id":"d","wait_for":["a"],"delay_ms":7,"input_length":64,"output_length":2,"hash_ids":[1],"branches":[{"x":[]}]}`,
+		LoadOptions{Format: AgenticMooncake, BlockSize: 64})
+	all := cluster(t, source(t, tr, open(64)), 64, constant(10))
+	wantFloats(t, "arrivals", arrivals(all), 0, 500, 517.5, 17)
+	if all[2].PlayID != "legacy-play:a" || all[2].Session != "agentic-session" || tr.Sessions() != 1 {
+		t.Errorf("%+v", all[2].Request)
+	}
+}
+
+const appliedA = `{"num_turns":2,"input_prompt_length":100,"assistant_response_length":[4,4],"tool_call_output_length":[30,40],"tool_call_latency":[0.01,0.0205],"final_assistant_response_length":5}` + "\n"
+const appliedB = `{"num_turns":0,"input_prompt_length":100,"assistant_response_length":[],"tool_call_output_length":[],"tool_call_latency":[],"final_assistant_response_length":5}` + "\n"
+
+func TestAppliedSessionsGrow(t *testing.T) { // W13
+	tr := load(t, appliedA+appliedB+appliedA, LoadOptions{Format: AppliedCompute, BlockSize: 64})
+	all := cluster(t, source(t, tr, closed(64, 2)), 64, until(13, 38, 74, 14, 37, 70, 104.5))
+	wantFloats(t, "arrivals", arrivals(all), 0, 23, 58.5, 0, 14, 47, 90.5)
+	if all[1].PromptTokens != 134 || all[2].PromptTokens != 178 || all[4].Session != "applied_compute_agentic_session_3" {
+		t.Errorf("%+v", all[1].Request)
+	}
+	if a, b, c := sharedBlocks(all[0], all[1]), sharedBlocks(all[1], all[2]), sharedBlocks(all[0], all[4]); a != 1 || b != 2 || c != 0 {
+		t.Errorf("shared %d %d %d", a, b, c)
+	}
+	o := LoadOptions{Format: AppliedCompute, BlockSize: 64, SharedPrefixRatio: .5, PrefixGroups: 2}
+	all = cluster(t, source(t, load(t, appliedA+appliedA+appliedA, o), closed(64, 1)), 64, constant(1))
+	if a, b := sharedBlocks(all[0], all[6]), sharedBlocks(all[0], all[3]); a != 1 || b != 0 {
+		t.Errorf("groups share %d and %d blocks, want 1 and 0", a, b)
+	}
+}
+
+// dynamoRow writes a request_end of two output tokens.
+func dynamoRow(id string, received, total int, input int, hashes, more string) string {
+	return fmt.Sprintf(`{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1,"request":{"request_id":%q,"output_tokens":2,`+
+		`"request_received_ms":%d,"total_time_ms":%d.0,"replay":{"trace_block_size":64,"input_length":%d,"input_sequence_hashes":[%s]}}%s}`+"\n",
+		id, received, total, input, hashes, more)
+}
+
+func TestDynamoRequestsAreSortedByTime(t *testing.T) { // W16, in two files
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "b.jsonl.gz")
+	text := dynamoRow("r2", 1100, 50, 150, "11,12,13", "") + `{"event_type":"request_payload"}` + "\n[1]\n" + `{"event_type":"tool_start","x":1}` + "\n"
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	fmt.Fprint(w, dynamoRow("r1", 1000, 50, 128, "11,12", ""))
+	fmt.Fprintf(w, `{"event":%s}`, strings.TrimSpace(dynamoRow("r3", 1100, 20, 192, "11,12,14", "")))
+	w.Close()
+	for path, data := range map[string][]byte{first: []byte(text), second: z.Bytes()} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr, err := Load([]string{first, second}, LoadOptions{Format: Dynamo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cluster(t, source(t, tr, open(64)), 64, constant(11))
+	wantFloats(t, "arrivals", arrivals(all), 0, 100, 100)
+	if all[1].PromptTokens != 192 || all[1].HasSession || sharedBlocks(all[1], all[2]) != 2 {
+		t.Errorf("%+v", all[1].Request)
+	}
+	all = cluster(t, source(t, tr, closed(64, 1)), 64, constant(11))
+	if all[0].Session != "request_1" || !all[0].HasSession {
+		t.Errorf("%+v", all[0].Request)
+	}
+}
+
+func TestDynamoAgentsGetTheirEdges(t *testing.T) { // W17
+	ctx := func(session, parent string) string {
+		if parent != "" {
+			parent = `,"parent_session_id":"` + parent + `"`
+		}
+		return `,"agent_context":{"session_id":"` + session + `"` + parent + `}`
+	}
+	tool := func(mode, consumer string) string {
+		return `{"schema":"dynamo.request.trace.v1","event_type":"tool_end","event_time_unix_ms":1,"agent_context":{"session_id":"p"},` +
+			`"tool":{"tool_call_id":"t","tool_class":"agent","claude":{"source_request_id":"p1"` + consumer + `,"child_session_id":"c","execution_mode":"` + mode + `"}}}` + "\n"
+	}
+	rows := func(p2 int) string {
+		return dynamoRow("p1", 100, 10, 64, "1", ctx("p", "")) + dynamoRow("c1", 120, 10, 64, "2", ctx("c", "p")) +
+			dynamoRow("c2", 150, 10, 64, "3", ctx("c", "")) + dynamoRow("p2", p2, 10, 64, "4", ctx("p", ""))
+	}
+	for _, row := range []struct {
+		name, text string
+		want       []float64 // c1, c2, p1, p2
+	}{
+		{"inferred", rows(200), []float64{20, 51, 0, 102}},
+		{"blocking tool", rows(200) + tool("blocking", `,"consumer_request_id":"p2"`), []float64{20, 51, 0, 102}},
+		{"background tool", rows(130) + tool("background", ""), []float64{20, 51, 0, 31}},
+	} {
+		tr := load(t, row.text, LoadOptions{Format: Dynamo})
+		wantFloats(t, row.name, arrivals(cluster(t, source(t, tr, open(64)), 64, constant(11))), row.want...)
+	}
+}
+
+func TestWekaPlay(t *testing.T) { // W18
+	request := func(at, api float64, input, output int, ids string) string {
+		return fmt.Sprintf(`{"type":"n","t":%v,"model":"m","in":%d,"out":%d,"hash_ids":[%s],"api_time":%v}`, at, input, output, ids, api)
+	}
+	text := `{"id":"tr","block_size":64,"hash_id_scope":"local","requests":[` + strings.Join([]string{
+		request(0, .5, 128, 2, "1,2"),
+		`{"type":"subagent","t":0.6,"agent_id":"ag","subagent_type":"x","status":"completed","duration_ms":400,"requests":[` + request(.7, .2, 64, 2, "9") + `]}`,
+		request(1.25, .5, 200, 2, "1,2,3,4"), request(2, 0, 256, 0, "1,2,3,4")}, ",") + "]}\n"
+	tr, err := Load([]string{write(t, "w.jsonl", text)}, LoadOptions{Format: Weka})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cluster(t, source(t, tr, open(64)), 64, constant(11))
+	wantFloats(t, "arrivals", arrivals(all), 0, 700, 1250, 2000)
+	if a, b, c := sharedBlocks(all[0], all[1]), sharedBlocks(all[0], all[2]), sharedBlocks(all[2], all[3]); a != 0 || b != 2 || c != 3 {
+		t.Errorf("shared %d %d %d", a, b, c)
+	}
+	if all[1].RequestID != "weka:d31e103079951f1f:request:outer:1:inner:0" || all[1].Session != "weka:d31e103079951f1f:session:subagent:1:ag" {
+		t.Errorf("%+v", all[1].Request)
+	}
+}
+
+// The streams that the reference finds in lists of prompts, one second apart.
+func TestWekaStreams(t *testing.T) {
+	for _, row := range []struct {
+		prompts [][]uint64
+		want    []int // stream of each
+	}{
+		{[][]uint64{{1}, {2}, {3}, {4}}, []int{0, 0, 1, 2}},
+		{[][]uint64{{1, 2}, {1, 3}, {1, 4}}, []int{0, 0, 0}},
+		{[][]uint64{{1, 2}, {1, 3}, {1, 2, 5}}, []int{0, 1, 0}},
+		{[][]uint64{{1, 2, 3}, {1}, {1, 2}}, []int{0, 0, 0}},
+		{[][]uint64{{1, 2, 3}, {1}, {1, 2, 3, 6}}, []int{0, 1, 0}},
+		{[][]uint64{{1}, {2}, {2}, {1}}, []int{0, 1, 1, 0}},
+		{[][]uint64{{1}, {1}, {2}, {2}, {3}, {3}}, []int{0, 0, 1, 1, 2, 2}},
+		{[][]uint64{{1, 2}, {3, 4}, {1, 5}}, []int{0, 1, 0}},
+		{[][]uint64{{1, 2}, {3, 4}, {5, 6}, {3, 7}}, []int{0, 0, 1, 0}},
+	} {
+		var requests []*wekaRequest
+		for i, ids := range row.prompts {
+			requests = append(requests, &wekaRequest{ids: ids, startS: float64(i), endS: float64(i) + .1, index: i})
+		}
+		got := make([]int, len(requests))
+		for n, s := range split(requests) {
+			for _, r := range s.requests {
+				got[r.index] = n
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(row.want) {
+			t.Errorf("%v: streams %v, want %v", row.prompts, got, row.want)
+		}
+	}
+}
+
+func TestLabelDigestIsBLAKE3(t *testing.T) {
+	long := make([]byte, 5000) // vectors of the BLAKE3 authors: bytes 0..250, repeated
+	for i := range long {
+		long[i] = byte(i % 251)
+	}
+	for label, want := range map[string]string{
+		"":                  "af1349b9f5f9a1a6",
+		"w.jsonl#000001":    "d45d61ea265bffd6",
+		string(long[:1024]): "42214739f095a406",
+		string(long[:1025]): "d00278ae47eb27b3",
+		string(long[:4096]): "015094013f57a527",
+		string(long):        "ee78d92070de3df1",
+	} {
+		if labelDigest(label) != want {
+			t.Errorf("digest of %d bytes is %s, want %s", len(label), labelDigest(label), want)
+		}
+	}
+}
