@@ -24,6 +24,8 @@ func predictCommand() *cli.Command {
 		Flags:        append(aisimulateFlags(), &cli.BoolFlag{Name: "capture-per-request", Usage: "write requests.jsonl too"}),
 		OnUsageError: usageError,
 		Action:       predict,
+
+		DisableSliceFlagSeparator: true, // a value of --set may hold commas
 	}
 }
 

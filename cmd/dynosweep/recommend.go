@@ -33,8 +33,9 @@ optimiser's specification too.
 			&cli.IntFlag{Name: "top-n", Usage: "configurations to write", Value: 10},
 			&cli.IntFlag{Name: "jobs", Usage: "candidates at a time", Value: runtime.GOMAXPROCS(0)},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress"}),
-		OnUsageError: usageError,
-		Action:       recommend,
+		OnUsageError:              usageError,
+		Action:                    recommend,
+		DisableSliceFlagSeparator: true, // a value of --set may hold commas
 	}
 }
 
