@@ -36,10 +36,8 @@ type cluster struct {
 	workers []*worker
 	prompts prompts
 	results []outcome
-	fast    bool                                      // use decode runs
-	observe func(w int, w2 *worker, p []*engine.Pass) // after every pass or run
-	random  func(n int) int                           // splits runs; nil: not at all
-	runs    int                                       // passes taken in runs
+	fast    bool // use decode runs
+	runs    int  // passes taken in runs
 }
 
 type worker struct {
@@ -140,9 +138,9 @@ func (c *cluster) run(arrivals []arrival) []outcome {
 			bound = arrivals[next].atMs
 		}
 		then := bound
-		for i, w := range c.workers {
+		for _, w := range c.workers {
 			for !w.busy && w.runnable() {
-				if !c.start(i, w, now, bound) {
+				if !c.start(w, now, bound) {
 					break
 				}
 			}
@@ -168,8 +166,8 @@ func (w *worker) runnable() bool {
 }
 
 // start does one group pass or run; false if it had no effect.
-func (c *cluster) start(index int, w *worker, now, bound float64) bool {
-	if c.fast && c.startRun(index, w, now, bound) {
+func (c *cluster) start(w *worker, now, bound float64) bool {
+	if c.fast && c.startRun(w, now, bound) {
 		return true
 	}
 	effect := false
@@ -195,9 +193,6 @@ func (c *cluster) start(index int, w *worker, now, bound float64) bool {
 		}
 	}
 	w.step++
-	if c.observe != nil {
-		c.observe(index, w, w.passes)
-	}
 	w.endMs = end
 	if end == now {
 		c.complete(w)
@@ -208,7 +203,7 @@ func (c *cluster) start(index int, w *worker, now, bound float64) bool {
 }
 
 // startRun takes the passes of a decode run that start before bound.
-func (c *cluster) startRun(index int, w *worker, now, bound float64) bool {
+func (c *cluster) startRun(w *worker, now, bound float64) bool {
 	passes := 64
 	runs := make([]engine.Run, len(w.cores))
 	for i, core := range w.cores {
@@ -220,21 +215,7 @@ func (c *cluster) startRun(index int, w *worker, now, bound float64) bool {
 		}
 		passes = runs[i].Passes
 	}
-	if c.random != nil {
-		passes = 1 + c.random(passes)
-	}
-	ratio := c.cfg.SpeedupRatio * c.cfg.DecodeSpeedupRatio
-	total := int64(c.cfg.Blocks * c.cfg.BlockSize)
-	series := make([][]float64, len(w.cores))
-	for i, r := range runs {
-		if w.ran[i] {
-			series[i] = make([]float64, passes)
-			c.cfg.Timing.DecodeSeries(r.Members, r.Context, total, series[i])
-			if err := timing.Durations(series[i], ratio); err != nil {
-				c.t.Fatal(err)
-			}
-		}
-	}
+	series := c.price(w, runs, passes)
 	n := 0
 	for ; n < passes && now < bound; n++ {
 		end := now
@@ -262,22 +243,29 @@ func (c *cluster) startRun(index int, w *worker, now, bound float64) bool {
 		if !w.ran[i] {
 			continue
 		}
-		for left := n; left > 0; {
-			piece := left
-			if c.random != nil {
-				piece = 1 + c.random(left)
-			}
-			core.Advance(piece, &p.Events)
-			left -= piece
-		}
+		core.Advance(n, &p.Events)
 		p.Metrics = core.RunMetrics()
 	}
 	w.step += int64(n)
 	w.endMs, w.busy = now, true
-	if c.observe != nil {
-		c.observe(index, w, w.passes)
-	}
 	return true
+}
+
+// price returns the durations of the passes of a run, by rank.
+func (c *cluster) price(w *worker, runs []engine.Run, passes int) [][]float64 {
+	ratio := c.cfg.SpeedupRatio * c.cfg.DecodeSpeedupRatio
+	series := make([][]float64, len(w.cores))
+	for i, r := range runs {
+		if !w.ran[i] {
+			continue
+		}
+		series[i] = make([]float64, passes)
+		c.cfg.Timing.DecodeSeries(r.Members, r.Context, int64(c.cfg.Blocks*c.cfg.BlockSize), series[i])
+		if err := timing.Durations(series[i], ratio); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return series
 }
 
 func (c *cluster) token(id, n int32, now float64) {

@@ -22,12 +22,14 @@ type example struct {
 }
 
 func TestWorkedExamplesGiveTheReferenceTimes(t *testing.T) {
+	runs := 0
 	for _, ex := range readExamples(t) {
 		for _, fast := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/runs=%v", ex.name, fast), func(t *testing.T) {
 				c := newCluster(t, ex.cfg, ex.workers)
 				c.fast = fast
 				ex.compare(t, c.run(ex.arrivals))
+				runs += c.runs
 				for _, w := range c.workers {
 					for _, core := range w.cores {
 						if err := core.Check(); err != nil {
@@ -37,6 +39,9 @@ func TestWorkedExamplesGiveTheReferenceTimes(t *testing.T) {
 				}
 			})
 		}
+	}
+	if runs == 0 {
+		t.Error("no pass was part of a run")
 	}
 }
 

@@ -1,0 +1,137 @@
+package vllm
+
+import "dynosweep/sim/kv"
+
+// tail is the number of blocks that r still needs to complete.
+func (c *Core) tail(r *request) int { return int(ceil(r.total, c.blockSize) - r.blocks) }
+
+// grow gives r the blocks of its first target tokens, the first ones from reuse.
+// False, with nothing changed, if the pool cannot.
+func (c *Core) grow(r *request, target int32, reuse []int32) bool {
+	to := ceil(target, c.blockSize)
+	if to <= r.blocks {
+		return true
+	}
+	if !c.pool.Acquire(reuse, int(to-r.blocks)-len(reuse), c.p.ev) {
+		return false
+	}
+	if len(reuse) > 0 {
+		c.openList(r)
+		r.cached = append(r.cached, reuse...)
+	}
+	if r.status == running {
+		c.promise -= int(to - r.blocks)
+	}
+	r.blocks = to
+	return true
+}
+
+// openList gives r a list for its cached blocks.
+func (c *Core) openList(r *request) {
+	if r.cached != nil {
+		return
+	}
+	if n := len(c.buffers); n > 0 {
+		r.cached, c.buffers = c.buffers[n-1], c.buffers[:n-1]
+	} else {
+		r.cached = make([]int32, 0, 16)
+	}
+}
+
+// finalize caches the blocks of r that its first computed tokens fill. Each run
+// of consecutive blocks that became visible is one stored event.
+func (c *Core) finalize(r *request, computed int32, ev *kv.Events) {
+	full := int(computed / c.blockSize)
+	if !c.cfg.PrefixCaching || full <= len(r.cached) {
+		return
+	}
+	c.openList(r)
+	prompt := int(r.prompt / c.blockSize)
+	open := false
+	for i := len(r.cached); i < full; i++ {
+		id := r.content.Block(i)
+		var slot int32
+		var visible bool
+		if i < prompt {
+			slot, visible = c.pool.Cache(id)
+		} else {
+			slot, visible = c.pool.CacheOwn(id)
+		}
+		r.cached = append(r.cached, slot)
+		if ev != nil && visible {
+			if !open {
+				c.beginStored(r, i, ev)
+			}
+			ev.Add(id)
+		}
+		open = visible
+	}
+}
+
+// beginStored opens a stored event at block i of r.
+func (c *Core) beginStored(r *request, i int, ev *kv.Events) {
+	if i == 0 {
+		ev.BeginStored(0, false)
+		return
+	}
+	ev.BeginStored(r.content.Block(i-1), true)
+}
+
+// victim is the running request to preempt, 0 if there is none.
+func (c *Core) victim() int32 {
+	switch n := len(c.running); {
+	case c.variant.NoPreemption || n == 0:
+		return 0
+	case c.cfg.PreemptFIFO:
+		return c.running[0]
+	default:
+		return c.running[n-1]
+	}
+}
+
+// undo takes back what the pass gave to s, if it did.
+func (c *Core) undo(s int32) {
+	r := &c.reqs[s]
+	if r.pass != c.passes {
+		return
+	}
+	c.p.budget += int(r.tokens)
+	c.p.scheduled--
+	c.countPrefill(r, -1)
+	r.pass = 0
+}
+
+// preempt sends a running request to the front of the queue. It keeps what it
+// generated and loses its blocks.
+func (c *Core) preempt(s int32) {
+	r := &c.reqs[s]
+	c.leaveRunning(s)
+	c.release(r)
+	r.status, r.computed = preempted, 0
+	c.enqueue(s, c.wait.head)
+	c.preemptions++
+	c.handoff.generation++
+	c.blocked.order = 0
+	c.p.out.Preempted = append(c.p.out.Preempted, r.id)
+}
+
+// leaveRunning takes s out of the running ones.
+func (c *Core) leaveRunning(s int32) {
+	c.promise -= c.tail(&c.reqs[s])
+	for i, t := range c.running {
+		if t == s {
+			c.running = append(c.running[:i], c.running[i+1:]...)
+			return
+		}
+	}
+}
+
+// release gives the blocks of r back.
+func (c *Core) release(r *request) {
+	c.pool.Release(r.cached, int(r.blocks)-len(r.cached))
+	if r.cached != nil {
+		c.buffers = append(c.buffers, r.cached[:0])
+		r.cached = nil
+	}
+	r.blocks = 0
+}
