@@ -9,7 +9,12 @@ import (
 
 // run is the whole program as a function of its writers and arguments.
 func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	app := &cli.Command{
+	return newApp(stdout, stderr).Run(ctx, args)
+}
+
+// newApp is the tree of verbs and flags.
+func newApp(stdout, stderr io.Writer) *cli.Command {
+	return &cli.Command{
 		Name:                  "dynosweep",
 		Usage:                 "simulate LLM serving deployments, and sweep over them",
 		Version:               version(),
@@ -29,7 +34,6 @@ func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
 			versionCommand(),
 		},
 	}
-	return app.Run(ctx, args)
 }
 
 // usageError turns a flag that does not parse into bad input.
