@@ -6,8 +6,8 @@ import "math"
 // values, then only takes a few steps of the estimate as values come (spec planner
 // 11.4). When it repeats the last value is exact, and so is the mean of a (0,0,0)
 // model, as far as those few steps reach it. Other forecasts depend on where an
-// optimiser stops: nearly all lie within 1e-5 of the reference's, differenced series
-// and edges of stationarity within 2 %; an order may differ where two fit alike.
+// optimiser stops: nearly all lie within 1e-5 of the reference's, a few within 1e-3;
+// an order may differ where two fit alike.
 type arima struct {
 	log1p  bool // as configured, or since a raw order had neither AR nor MA
 	values []float64

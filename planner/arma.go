@@ -88,16 +88,15 @@ func toPartial(a []float64) (x []float64, ok bool) {
 }
 
 // fitArma estimates a model of y by exact maximum likelihood, in at most maxIter
-// iterations from start (nil: from conditional least squares). y is in levels.
+// iterations from start (nil: from conditional least squares).
 func fitArma(y []float64, o order, start []float64, maxIter int) *arma {
-	w := difference(y, o.d)
 	m := &arma{order: o, free: append([]float64(nil), start...)}
 	if start == nil {
-		m.free = m.startParams(w)
+		m.free = m.startParams(difference(y, o.d))
 	}
-	f := newFilter(max(o.p, o.q+1))
+	f := newFilter(o.d, max(o.p, o.q+1))
 	best := minimise(func(free []float64) float64 {
-		ll, _ := f.run(w, m.parts(free))
+		ll, _ := f.run(y, m.parts(free))
 		if math.IsNaN(ll) {
 			return math.Inf(1)
 		}
@@ -107,14 +106,9 @@ func fitArma(y []float64, o order, start []float64, maxIter int) *arma {
 	return m
 }
 
-// forecast is the next level.
+// forecast is the next value of y.
 func (m *arma) forecast(y []float64) float64 {
-	f := newFilter(max(m.p, m.q+1))
-	_, next := f.run(difference(y, m.d), m.parts(m.free))
-	for d := m.d - 1; d >= 0; d-- {
-		w := difference(y, d)
-		next += w[len(w)-1]
-	}
+	_, next := newFilter(m.d, max(m.p, m.q+1)).run(y, m.parts(m.free))
 	return next
 }
 
@@ -159,152 +153,193 @@ func withinRadius(a []float64, r float64) bool {
 	return ok
 }
 
-// filter is the Kalman filter of an ARMA process in Harvey's form; r states.
+// filter is the Kalman filter of an ARIMA process: d levels, y(t-1) and its
+// differences, above the r states of Harvey's form of the ARMA part. Levels start
+// nearly unknown, and the first d values do not count in the likelihood.
 type filter struct {
-	r          int
+	d, r, size int
 	state, nx  []float64
-	phi, load  []float64 // AR coefficients, loadings of the shock
+	phi, load  []float64 // AR coefficients, loadings of the shock, [r]
 	gain       []float64
-	p, np, rot []float64 // r x r
+	p, rot     []float64 // covariance, size x size
 }
 
-func newFilter(r int) *filter {
-	vector := func() []float64 { return make([]float64, r) }
-	square := func() []float64 { return make([]float64, r*r) }
-	return &filter{r: r, state: vector(), nx: vector(), phi: vector(), load: vector(), gain: vector(),
-		p: square(), np: square(), rot: square()}
+// levelVariance is what nearly unknown means.
+const levelVariance = 1e6
+
+func newFilter(d, r int) *filter {
+	n := d + r
+	return &filter{d: d, r: r, size: n, state: make([]float64, n), nx: make([]float64, n),
+		phi: make([]float64, r), load: make([]float64, r), gain: make([]float64, n),
+		p: make([]float64, n*n), rot: make([]float64, n*n)}
 }
 
-// run returns the exact log-likelihood of w and the forecast of its next value.
+// run returns the exact log-likelihood of y and the forecast of its next value.
 // Once the covariance stops moving only the state does.
-func (f *filter) run(w []float64, c parts) (ll, next float64) {
-	r, phi := f.r, f.phi
-	clear(phi)
+func (f *filter) run(y []float64, c parts) (ll, next float64) {
+	clear(f.phi)
 	clear(f.load)
-	copy(phi, c.ar)
+	copy(f.phi, c.ar)
 	f.load[0] = 1
 	copy(f.load[1:], c.ma)
-	f.stationary(c)
+	f.start(c)
 	steady := false
-	s, logS := math.NaN(), 0.0
-	for _, v := range w {
+	s, logS := 0.0, 0.0
+	for t, v := range y {
 		if !steady {
-			if s = f.p[0]; !(s > 0) {
+			before := s
+			if s = f.observe(); !(s > 0) {
 				return math.NaN(), math.NaN()
 			}
+			steady = math.Abs(s-before) <= 1e-15*s
 			logS = math.Log(2 * math.Pi * s)
-			for i := range r {
-				f.gain[i] = f.p[i*r] / s
-			}
 		}
-		e := v - f.state[0]
-		ll -= 0.5 * (logS + float64(e*e)/s)
-		// state += K e, then T state + c
-		for i := range r {
+		e := v - f.seen()
+		if t >= f.d {
+			ll -= 0.5 * (logS + float64(e*e)/s)
+		}
+		for i := range f.state {
 			f.nx[i] = f.state[i] + float64(f.gain[i]*e)
 		}
-		for i := range r {
-			f.state[i] = float64(phi[i] * f.nx[0])
-			if i+1 < r {
-				f.state[i] += f.nx[i+1]
-			}
-		}
-		f.state[0] += c.c
+		f.move(f.nx, 1, f.state, 1)
+		f.state[f.d] += c.c
 		if !steady {
 			f.propagate(c.variance, s)
-			steady = math.Abs(f.p[0]-s) <= 1e-15*s
 		}
 	}
-	return ll, f.state[0]
+	return ll, f.seen()
+}
+
+// seen is the value that the state stands for: the sum of the levels and the first
+// ARMA state.
+func (f *filter) seen() float64 {
+	sum := 0.0
+	for _, v := range f.state[:f.d+1] {
+		sum += v
+	}
+	return sum
+}
+
+// observe returns the variance of the next value and sets the gain.
+func (f *filter) observe() float64 {
+	s := 0.0
+	for i := range f.gain {
+		f.gain[i] = 0
+		for _, v := range f.p[i*f.size : i*f.size+f.d+1] {
+			f.gain[i] += v
+		}
+		if i <= f.d {
+			s += f.gain[i]
+		}
+	}
+	for i := range f.gain {
+		f.gain[i] /= s
+	}
+	return s
 }
 
 // propagate updates the covariance with a value of variance s and moves it on.
 func (f *filter) propagate(variance, s float64) {
-	r := f.r
-	for i := range r {
-		for j := range r {
-			f.np[i*r+j] = f.p[i*r+j] - float64(f.p[i*r]*f.p[j*r])/s
+	n := f.size
+	for i := range n {
+		for j := range n {
+			f.p[i*n+j] -= float64(f.gain[i] * f.gain[j] * s)
 		}
 	}
-	rotate(f.np, f.rot, f.phi, r)
-	for i := range r {
-		for j := range r {
-			f.p[i*r+j] = f.np[i*r+j] + float64(variance*f.load[i]*f.load[j])
-		}
+	for j := range n {
+		f.move(f.p[j:], n, f.rot[j:], n)
 	}
-}
-
-// rotate replaces p by T p T' for T = [phi | shifted identity].
-func rotate(p, tmp, phi []float64, r int) {
-	for i := range r {
-		for j := range r {
-			tmp[i*r+j] = float64(phi[i] * p[j])
-			if i+1 < r {
-				tmp[i*r+j] += p[(i+1)*r+j]
-			}
-		}
+	for i := range n {
+		f.move(f.rot[i*n:], 1, f.p[i*n:], 1)
 	}
-	for i := range r {
-		for j := range r {
-			p[i*r+j] = float64(phi[j] * tmp[i*r])
-			if j+1 < r {
-				p[i*r+j] += tmp[i*r+j+1]
-			}
+	for i, a := range f.load {
+		for j, b := range f.load {
+			f.p[(f.d+i)*n+f.d+j] += float64(variance * a * b)
 		}
 	}
 }
 
-// stationary sets mean and covariance of the process in the long run: the solution
-// of P = T P T' + R R' variance.
-func (f *filter) stationary(c parts) {
-	r, phi, load := f.r, f.phi, f.load
-	if r == 1 {
-		f.p[0] = c.variance / (1 - float64(phi[0]*phi[0]))
-		f.state[0] = c.c / (1 - phi[0])
+// move applies the transition to a vector of the given stride.
+func (f *filter) move(from []float64, stride int, to []float64, step int) {
+	first := from[f.d*stride]
+	sum := first
+	for i := f.d - 1; i >= 0; i-- {
+		sum += from[i*stride]
+		to[i*step] = sum
+	}
+	for i, phi := range f.phi {
+		v := float64(phi * first)
+		if i+1 < f.r {
+			v += from[(f.d+i+1)*stride]
+		}
+		to[(f.d+i)*step] = v
+	}
+}
+
+// start sets mean and covariance of the process in the long run.
+func (f *filter) start(c parts) {
+	clear(f.state)
+	clear(f.p)
+	for i := range f.d {
+		f.p[i*f.size+i] = levelVariance
+	}
+	// The mean m solves m = T m + [c, 0, ...].
+	sum := 1.0
+	for _, v := range c.ar {
+		sum -= v
+	}
+	arma := f.state[f.d:]
+	arma[0] = c.c / sum
+	tail := 0.0
+	for i := f.r - 1; i > 0; i-- {
+		tail += float64(f.phi[i] * arma[0])
+		arma[i] = tail
+	}
+	if f.r == 1 {
+		f.p[len(f.p)-1] = c.variance / (1 - float64(f.phi[0]*f.phi[0]))
 		return
 	}
-	size := r * r
-	a := mat.NewDense(size, size, nil)
-	b := mat.NewVecDense(size, nil)
+	cov := f.longRun(c.variance)
+	if cov == nil {
+		f.p[len(f.p)-1-(f.r-1)*(f.size+1)] = math.NaN()
+		return
+	}
+	for i := range f.r {
+		copy(f.p[(f.d+i)*f.size+f.d:], cov[i*f.r:(i+1)*f.r])
+	}
+}
+
+// longRun solves P = T P T' + R R' variance for the ARMA part, row by row; nil if
+// there is no solution.
+func (f *filter) longRun(variance float64) []float64 {
+	r := f.r
+	a := mat.NewDense(r*r, r*r, nil)
+	b := mat.NewVecDense(r*r, nil)
+	at := func(i, k int) float64 { // T[i][k] for k = 0 and k = i+1
+		if k == 0 {
+			return f.phi[i]
+		}
+		return 1
+	}
 	for i := range r {
 		for j := range r {
 			row := i*r + j
 			a.Set(row, row, 1)
-			b.SetVec(row, c.variance*load[i]*load[j])
-			// (T p T')[i][j] = Σ T[i][k] p[k][l] T[j][l]
+			b.SetVec(row, variance*f.load[i]*f.load[j])
 			for _, k := range [2]int{0, i + 1} {
 				for _, l := range [2]int{0, j + 1} {
-					tk, tl := 1.0, 1.0
-					if k == 0 {
-						tk = phi[i]
-					}
-					if l == 0 {
-						tl = phi[j]
-					}
 					if k < r && l < r {
-						a.Set(row, k*r+l, a.At(row, k*r+l)-float64(tk*tl))
+						a.Set(row, k*r+l, a.At(row, k*r+l)-float64(at(i, k)*at(j, l)))
 					}
 				}
 			}
 		}
 	}
 	var x mat.VecDense
-	if err := x.SolveVec(a, b); err != nil {
-		f.p[0] = math.NaN()
-		return
+	if x.SolveVec(a, b) != nil {
+		return nil
 	}
-	copy(f.p, x.RawVector().Data)
-	// The mean m solves m = T m + [c, 0, ...].
-	sum := 1.0
-	for _, v := range c.ar {
-		sum -= v
-	}
-	f.state[0] = c.c / sum
-	tail := 0.0
-	for i := r - 1; i > 0; i-- {
-		tail += float64(phi[i] * f.state[0])
-		f.state[i] = tail
-	}
+	return x.RawVector().Data
 }
 
 // startParams estimates by conditional least squares: residuals of a long

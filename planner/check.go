@@ -102,11 +102,26 @@ func (w *draft) checkSurroundings() (faults []fault) {
 	if w.environment == "global-planner" && w.globalNamespace == "" {
 		faults = append(faults, fault{"global_planner_namespace", "is required with environment global-planner"})
 	}
-	if w.nativeModel != nil {
-		faults = append(faults, fault{"ais_perf_model", "native performance models are not available here: " +
-			"remove it, and the Planner fits its regression to forward-pass metrics"})
+	return append(faults, w.checkNativeModel()...)
+}
+
+// checkNativeModel refuses ais_perf_model, naming the role that it lacks first.
+func (w *draft) checkNativeModel() (faults []fault) {
+	if w.nativeModel == nil {
+		return nil
 	}
-	return faults
+	roles, _ := w.nativeModel["roles"].(map[string]any)
+	needed := []string{"prefill", "decode"}
+	if w.Mode == Agg {
+		needed = []string{"aggregated"}
+	}
+	for _, role := range needed {
+		if roles[role] == nil {
+			faults = append(faults, fault{"ais_perf_model.roles." + role, fmt.Sprintf("is required in mode %s", w.Mode)})
+		}
+	}
+	return append(faults, fault{"ais_perf_model", "native performance models are not available here: " +
+		"remove it, and the Planner fits its regression to forward-pass metrics"})
 }
 
 func (w *draft) checkThresholds() (faults []fault) {

@@ -12,17 +12,12 @@ type verdict struct {
 	cold     bool    // the model is not ready
 }
 
-// side names the estimates of spec planner 8.3; the aggregated ones test a
-// scale-down with the work of both phases moving over.
-type judgeOf struct {
-	prefill, aggregated bool
-}
+// phase names one of the four estimates of spec planner 8.3. The aggregated ones
+// test a scale-down with the work of both phases moving over.
+type phase struct{ prefill, aggregated bool }
 
-func (p *Policy) judge(r role, m *model, n int) verdict {
-	return p.judgeRows(judgeOf{prefill: r == prefillRole}, m, n)
-}
-
-func (p *Policy) judgeRows(of judgeOf, m *model, n int) verdict {
+// judge estimates one phase on every rank and tests a scale-down on every rank.
+func (p *Policy) judge(of phase, m *model, n int) verdict {
 	v := verdict{worst: math.NaN(), allAbove: true, mayDown: n > 1}
 	if n == 0 || !m.ready() {
 		v.cold = true
@@ -66,7 +61,7 @@ func maxKnown(a, b float64) float64 {
 	return math.Max(a, b)
 }
 
-func (p *Policy) estimateRank(of judgeOf, m *model, f *FPM) (ms float64, ok bool) {
+func (p *Policy) estimateRank(of phase, m *model, f *FPM) (ms float64, ok bool) {
 	if of.prefill {
 		return m.queuedMs(f, 1, 1, false, p.last.hit())
 	}
@@ -84,7 +79,7 @@ const (
 
 // consolidation tests whether a rank still meets the SLA, with the margin of the
 // down sensitivity, when it carries spread times its work.
-func (p *Policy) consolidation(of judgeOf, m *model, f *FPM, spread float64) answer {
+func (p *Policy) consolidation(of phase, m *model, f *FPM, spread float64) answer {
 	margin := float64(p.cfg.Regression.DownSensitivity) / 100
 	if of.prefill {
 		decode := 1.0
@@ -148,8 +143,8 @@ func (p *Policy) aggSLA(n int) opinion {
 	if n == 0 || !m.ready() {
 		return opinion{reason: InsufficientData}
 	}
-	prefill := p.judgeRows(judgeOf{prefill: true, aggregated: true}, m, n)
-	decode := p.judgeRows(judgeOf{aggregated: true}, m, n)
+	prefill := p.judge(phase{prefill: true, aggregated: true}, m, n)
+	decode := p.judge(phase{aggregated: true}, m, n)
 	p.tick.EstimatedTTFTMs, p.tick.EstimatedITLMs = prefill.worst, decode.worst
 	op, od := prefill.opinion(n, p.minimum.d), decode.opinion(n, p.minimum.d)
 	// A refusal is a vote to stay.

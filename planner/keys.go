@@ -191,7 +191,7 @@ func anyBool(*draft) *bool             { return new(bool) }
 func anyText(*draft) *string           { return new(string) }
 func anyObject(*draft) *map[string]any { return new(map[string]any) }
 
-// modeText lets the single modes through to the check that explains them.
+// The single modes are read, so that a check can explain them.
 const singlePrefill, singleDecode Mode = "prefill", "decode"
 
 // keys are the top-level keys (spec planner 2.1, 2.2).

@@ -182,11 +182,11 @@ func (p *Policy) judgeSide(rows []FPM, ready, minimum int, r role) opinion {
 		return p.easy(rows, ready, minimum, r == prefillRole)
 	}
 	if r == prefillRole {
-		v := p.judge(prefillRole, p.models.prefill, ready)
+		v := p.judge(phase{prefill: true}, p.models.prefill, ready)
 		p.tick.EstimatedTTFTMs = v.worst
 		return v.opinion(ready, minimum)
 	}
-	v := p.judge(decodeRole, p.models.decode, ready)
+	v := p.judge(phase{}, p.models.decode, ready)
 	p.tick.EstimatedITLMs = v.worst
 	return v.opinion(ready, minimum)
 }

@@ -187,6 +187,7 @@ func (p *Policy) Tick(s *sim.Snapshot) (sim.Decision, error) {
 	schedule := p.tick.Next
 	p.begin(s, schedule)
 	merged := p.decide(schedule)
+	p.tick.LowerBoundPrefill, p.tick.LowerBoundDecode = p.floor.p, p.floor.d
 	to, change := p.project(merged)
 
 	p.line.ran(schedule)
@@ -292,11 +293,11 @@ func (p *Policy) decide(s Schedule) proposal {
 		merged = p.proposeThroughput()
 	}
 	if !s.RunLoad {
-		return p.noteFloor(merged)
+		return merged
 	}
 	if !p.cfg.LoadScaling {
 		p.tick.LoadReason = Disabled
-		return p.noteFloor(merged)
+		return merged
 	}
 	if p.cfg.Target == SLA && !p.cfg.ThroughputScaling && p.tick.HasTraffic {
 		p.last.observe(&p.tick.Traffic, p.nextn)
@@ -308,14 +309,10 @@ func (p *Policy) decide(s Schedule) proposal {
 	if load.d {
 		merged.n.d, merged.d = load.n.d, true
 	}
-	return p.noteFloor(merged)
+	return merged
 }
 
-func (p *Policy) noteFloor(m proposal) proposal {
-	p.tick.LowerBoundPrefill, p.tick.LowerBoundDecode = p.floor.p, p.floor.d
-	return m
-}
-
+// feed teaches the models from the passes of the tick.
 func (p *Policy) feed() {
 	if p.cfg.Mode == Disagg && len(p.tick.PrefillFPM) > 0 {
 		p.models.prefill.feed(p.tick.PrefillFPM)

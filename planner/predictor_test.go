@@ -112,7 +112,7 @@ func TestArimaFollowsItsReference(t *testing.T) {
 		if o := a.model.order; o != (order{c.Order[0], c.Order[1], c.Order[2], c.Constant}) {
 			t.Errorf("%s: order %v, reference %v", c.Name, o, c.Order)
 		}
-		if worst > 0.02 {
+		if worst > 5e-4 {
 			t.Errorf("%s: forecasts %.3g away", c.Name, worst)
 		}
 		if worst < 1e-5 {
