@@ -26,9 +26,7 @@ const maxShownPoints = 60
 func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	var head []string
-	for _, a := range g.Axes {
-		head = append(head, a.Path)
-	}
+	head = append(head, axisLabels(g.Axes)...)
 	if f.Column("seed") != nil && anySeed(f) {
 		head = append(head, "seed")
 	}
@@ -124,4 +122,26 @@ func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) [
 		}
 	}
 	return errs
+}
+
+// axisLabels are the shortest endings of the axes' dotted paths that tell them
+// apart.
+func axisLabels(axes []spec.Axis) []string {
+	out := make([]string, len(axes))
+	for i, a := range axes {
+		parts := strings.Split(a.Path, ".")
+		for n := 1; n <= len(parts); n++ {
+			out[i] = strings.Join(parts[len(parts)-n:], ".")
+			alone := true
+			for j, b := range axes {
+				if i != j && (b.Path == out[i] || strings.HasSuffix(b.Path, "."+out[i])) {
+					alone = false
+				}
+			}
+			if alone {
+				break
+			}
+		}
+	}
+	return out
 }
