@@ -108,7 +108,7 @@ func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome,
 	totals.Agentic = agentic(in, run, src)
 	totals.WallMs = float64(time.Since(began)) / float64(time.Millisecond)
 	out.Summary = out.Result.Collector.Summary(totals)
-	out.Outside = res.outside()
+	out.Outside = res.outside(run)
 	return out, nil
 }
 
@@ -125,15 +125,20 @@ func (r *resolver) explain(err error) error {
 	return err
 }
 
-func (r *resolver) outside() []Outside {
+// outside tells of the models of the roles, which were made in the order of
+// spec.Run.Config: the router's estimate first, if there is one, then the roles.
+func (r *resolver) outside(run *spec.Run) []Outside {
+	made := r.measured
+	if run.Router.KV && run.Router.Estimator != nil {
+		made = made[1:]
+	}
 	var out []Outside
-	for i, m := range r.measured {
-		o := m.Outside()
-		role := "aggregated"
-		if len(r.measured) > 1 {
-			role = [...]string{"decode", "prefill"}[i] // in the order of spec.Run.Config
+	for _, role := range [...]*spec.Role{run.Decode, run.Prefill} {
+		if role != nil && role.Timing.Kind == spec.Measured {
+			o := made[0].Outside()
+			out = append(out, Outside{role.Rank.Role.String(), o.Passes, o.Queried, o.Doublings, o.Op})
+			made = made[1:]
 		}
-		out = append(out, Outside{role, o.Passes, o.Queried, o.Doublings, o.Op})
 	}
 	return out
 }

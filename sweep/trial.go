@@ -41,6 +41,14 @@ func (e *MemoryError) Error() string {
 	return fmt.Sprintf("needs about %d MiB of memory, %d MiB are free", e.Need>>20, e.Have>>20)
 }
 
+// PanicError is a bug of ours that one trial met.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
+
 // Try runs trials on jobs goroutines and returns one answer for each, in their
 // order. Trials run side by side only while their estimated memory together stays
 // within memory bytes (0: no bound); one that needs more than that alone is refused.
@@ -78,7 +86,7 @@ func (in *Inputs) Try(ctx context.Context, trials []Trial, jobs int, memory int6
 func (in *Inputs) try(parent context.Context, t *Trial) (out Tried) {
 	defer func() {
 		if x := recover(); x != nil {
-			out = Tried{Err: fmt.Errorf("internal error: %v\n%s", x, debug.Stack())}
+			out = Tried{Err: &PanicError{x, debug.Stack()}}
 		}
 	}()
 	ctx, stop := context.WithCancel(parent)

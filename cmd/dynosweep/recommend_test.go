@@ -66,9 +66,9 @@ type recommendedOne struct {
 
 // recommended is recommendation.json.
 type recommended struct {
-	Counts     map[string]int `json:"counts"`
+	Counts     map[string]int   `json:"counts"`
 	Candidates []recommendedOne `json:"candidates"`
-	Views struct {
+	Views      struct {
 		Top   []string `json:"top_n"`
 		Front []string `json:"pareto_front"`
 	} `json:"views"`

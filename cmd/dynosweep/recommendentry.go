@@ -57,6 +57,10 @@ func (j *recommendJob) judge(e *entry, t *sweep.Tried) {
 		return
 	case t.Err != nil:
 		e.status, e.category, e.reason = failure(t)
+		var bug *sweep.PanicError
+		if errors.As(t.Err, &bug) {
+			fmt.Fprintf(j.stderr, "%s: %v\n%s", e.id, bug, bug.Stack)
+		}
 		return
 	}
 	e.metrics = j.keep(e, t.Outcome)
