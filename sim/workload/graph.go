@@ -65,6 +65,7 @@ type graph struct {
 	models   []string // of the nodes, sorted
 	model    []int32  // [node], index in models
 	zeroMs   float64  // the clock's 0: the smallest not_before
+	basis    WekaTimestamps
 }
 
 type edge struct {
@@ -88,7 +89,8 @@ type GraphSummary struct {
 	Source       Provenance
 	BlockSize    int
 	Nodes, Plays int
-	Models       []string // sorted
+	Models       []string       // sorted
+	Basis        WekaTimestamps // weka only: what inner times counted from
 }
 
 // Graph summarizes an agentic trace; false for another.
@@ -97,7 +99,7 @@ func (t *Trace) Graph() (GraphSummary, bool) {
 	if g == nil {
 		return GraphSummary{}, false
 	}
-	return GraphSummary{Source: g.source, BlockSize: t.blockSize, Nodes: len(g.ids), Plays: len(g.plays), Models: g.models}, true
+	return GraphSummary{Source: g.source, BlockSize: t.blockSize, Nodes: len(g.ids), Plays: len(g.plays), Models: g.models, Basis: g.basis}, true
 }
 
 // finishGraph sorts the nodes by request id, resolves their dependencies and checks

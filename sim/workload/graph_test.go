@@ -218,6 +218,31 @@ func TestWekaPlay(t *testing.T) { // W18
 	}
 }
 
+// One inner time before its marker makes all inner times of the source relative.
+func TestWekaInnerTimesShareABasis(t *testing.T) {
+	object := func(id string, inner float64) string {
+		return fmt.Sprintf(`{"id":%q,"block_size":64,"hash_id_scope":"local","requests":[{"type":"n","t":0,"model":"m","in":64,"out":1,"api_time":0.1},`+
+			`{"type":"subagent","t":0.5,"agent_id":"a","subagent_type":"x","status":"completed","requests":[{"type":"n","t":%v,"model":"m","in":64,"out":1}]}]}`+"\n", id, inner)
+	}
+	for _, row := range []struct {
+		text  string
+		basis string
+		want  []float64
+	}{
+		{object("a", .6), "absolute", []float64{0, 600}},
+		{object("a", .6) + object("b", .1), "relative", []float64{0, 1100, 0, 600}},
+	} {
+		tr, err := Load([]string{write(t, "w.jsonl", row.text)}, LoadOptions{Format: Weka})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFloats(t, row.basis, arrivals(cluster(t, source(t, tr, open(64)), 64, constant(1))), row.want...)
+		if g, _ := tr.Graph(); g.Basis.String() != row.basis {
+			t.Errorf("basis %v, want %v", g.Basis, row.basis)
+		}
+	}
+}
+
 // The streams that the reference finds in lists of prompts, one second apart.
 func TestWekaStreams(t *testing.T) {
 	for _, row := range []struct {

@@ -16,10 +16,15 @@ import (
 type WekaTimestamps uint8
 
 const (
-	WekaAuto     WekaTimestamps = iota // relative as soon as one precedes its marker
+	WekaAuto     WekaTimestamps = iota // relative as soon as one of the source precedes its marker
 	WekaAbsolute                       // the start of the trace
 	WekaRelative                       // the marker of the subagent
 )
+
+// String names what a report says was found; WekaAuto is a source without subagents.
+func (b WekaTimestamps) String() string {
+	return [...]string{"not_applicable", "absolute", "relative"}[b]
+}
 
 // ParseWekaTimestamps reads a weka_nested_timestamp_basis.
 func ParseWekaTimestamps(name string) (WekaTimestamps, error) {
@@ -69,7 +74,7 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wekaGraph{basis: o.WekaTimestamps}
+	w := &wekaGraph{}
 	var digests []string
 	for _, f := range files {
 		digest, err := w.read(f.path, f.label, path, o.BlockSize)
@@ -78,12 +83,16 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 		}
 		digests = append(digests, digest)
 	}
+	basis := w.basis(o.WekaTimestamps)
+	for _, object := range w.objects {
+		w.lower(object, basis == WekaRelative)
+	}
 	digest := joinDigests(digests)
 	t, err := w.b.finishGraph(path, w.nodes, Provenance{Format: "weka", Digest: digest})
 	if err != nil {
 		return nil, err
 	}
-	t.digest = digest
+	t.digest, t.graph.basis = digest, basis
 	return t, nil
 }
 
@@ -126,7 +135,7 @@ func wekaFiles(path string) ([]wekaFile, error) {
 	return files, nil
 }
 
-// read reads the objects of one file and adds their graphs.
+// read reads and checks the objects of one file.
 func (w *wekaGraph) read(path, label, source string, blockSize int) (digest string, err error) {
 	l, err := openLines(path, "")
 	if err != nil {
@@ -329,8 +338,8 @@ func (o *wekaObject) fail(format string, args ...any) error {
 	return o.at.fail(nil, "Weka trace "+o.label+" "+format, args...)
 }
 
-// check checks the object and sets all times in ns on one clock.
-func (o *wekaObject) check(basis WekaTimestamps) error {
+// check checks the object.
+func (o *wekaObject) check() error {
 	switch {
 	case blank(o.id):
 		return o.fail("has an empty id")
@@ -341,7 +350,6 @@ func (o *wekaObject) check(basis WekaTimestamps) error {
 	case o.blockSize > math.MaxInt32:
 		return o.fail("has block_size %d; at most %d can be replayed", o.blockSize, math.MaxInt32)
 	}
-	relative := basis == WekaRelative
 	found := make(map[string]bool)
 	requests := 0
 	for i := range o.entries {
@@ -356,15 +364,9 @@ func (o *wekaObject) check(basis WekaTimestamps) error {
 		if err := o.checkSubagent(e, i, requests, found); err != nil {
 			return err
 		}
-		for k := range e.inner {
-			relative = relative || basis == WekaAuto && e.inner[k].t < e.t
-		}
 	}
 	if requests == 0 {
 		return o.fail("has no model requests")
-	}
-	for i := range o.entries {
-		o.entries[i].clock(relative)
 	}
 	return o.checkModels(found)
 }

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// wekaGraph gathers the nodes of all objects of a weka source.
+// wekaGraph gathers the objects of a weka source and then their nodes.
 type wekaGraph struct {
-	b     *builder
-	basis WekaTimestamps
-	nodes []graphNode
-	plays int
+	objects []*wekaObject
+	b       *builder
+	nodes   []graphNode
+	plays   int
 }
 
-// add lowers one object to a play.
+// add checks one object and keeps it.
 func (w *wekaGraph) add(o *wekaObject, blockSize int) error {
-	if err := o.check(w.basis); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	if w.b == nil {
@@ -29,10 +29,37 @@ func (w *wekaGraph) add(o *wekaObject, blockSize int) error {
 	if have := uint64(w.b.t.blockSize); o.blockSize != have {
 		return o.at.fail(nil, "Weka corpus mixes block sizes: %s has %d, expected %d", o.label, o.blockSize, have)
 	}
-	p := &wekaPlay{w: w, o: o, prefix: "weka:" + labelDigest(o.label) + ":"}
-	p.startNs = math.MaxInt64
+	w.objects = append(w.objects, o)
+	return nil
+}
+
+// basis returns what inner times of the whole source count from; WekaAuto if there
+// are none.
+func (w *wekaGraph) basis(want WekaTimestamps) WekaTimestamps {
+	found := WekaAuto
+	for _, o := range w.objects {
+		for i := range o.entries {
+			e := &o.entries[i]
+			for k := range e.inner {
+				if e.inner[k].t < e.t {
+					found = WekaRelative
+				}
+				found = max(found, WekaAbsolute)
+			}
+		}
+	}
+	if found == WekaAuto || want == WekaAuto {
+		return found
+	}
+	return want
+}
+
+// lower makes a play of an object.
+func (w *wekaGraph) lower(o *wekaObject, relative bool) {
+	p := &wekaPlay{w: w, o: o, prefix: "weka:" + labelDigest(o.label) + ":", startNs: math.MaxInt64}
 	for i := range o.entries {
 		e := &o.entries[i]
+		e.clock(relative)
 		if !e.subagent {
 			p.startNs = min(p.startNs, e.start)
 		}
@@ -42,7 +69,6 @@ func (w *wekaGraph) add(o *wekaObject, blockSize int) error {
 	}
 	p.lower()
 	w.plays++
-	return nil
 }
 
 // wekaPlay is one object while its graph is made.
