@@ -229,8 +229,8 @@ type sampleSlot struct {
 	count  uint32 // 0: empty; stops at its limit
 }
 
-// sampleLimit bounds a set: 48 MB.
-const sampleLimit = 1 << 20
+// sampleLimit bounds a set: 24 MB.
+const sampleLimit = 1 << 19
 
 func newSampledSet() *sampledSet { return &sampledSet{slots: make([]sampleSlot, 1<<10)} }
 
