@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"dynosweep/planner"
 	"dynosweep/sim/timing"
 	"dynosweep/sim/timing/aic"
 	"dynosweep/sim/workload"
@@ -60,13 +61,14 @@ func (in *Inputs) Source(run *spec.Run) (workload.Source, error) {
 	return t.NewSource(d)
 }
 
-// profile returns a loaded timing profile.
+// profile returns a loaded timing profile: of an .npz file, or fitted to a
+// profiler's result folder or its raw-data JSON.
 func (in *Inputs) profile(path string) (*timing.Profile, error) {
 	return shared(&in.mu, &in.profiles, path, func() (*timing.Profile, error) {
 		if strings.HasSuffix(path, ".npz") {
 			return timing.LoadProfile(path)
 		}
-		return fitProfile(path)
+		return planner.FitProfileFolder(path)
 	})
 }
 

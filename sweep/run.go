@@ -145,16 +145,16 @@ func (r *resolver) outside(run *spec.Run) []Outside {
 
 // engines is what the Planner knows of the deployment.
 func engines(run *spec.Run, cfg *sim.Config) planner.Engines {
-	of := func(p *sim.PoolConfig) planner.Engine {
+	of := func(role *spec.Role, p *sim.PoolConfig) planner.Engine {
 		c := &p.Rank
-		return planner.Engine{GPUs: p.GPUsPerWorker, MaxBatchedTokens: c.MaxNumBatchedTokens, MaxSeqs: c.MaxNumSeqs,
+		return planner.Engine{GPUs: role.BudgetGPUs(), MaxBatchedTokens: c.MaxNumBatchedTokens, MaxSeqs: c.MaxNumSeqs,
 			ContextLength: c.MaxModelLen, KVTokens: c.Blocks * c.BlockSize, Ranks: p.DPSize, NextN: c.NextN}
 	}
-	e := planner.Engines{Disaggregated: cfg.Disaggregated, Decode: of(&cfg.Decode), Granularity: run.Planner.Granularity}
+	e := planner.Engines{Disaggregated: cfg.Disaggregated, Decode: of(run.Decode, &cfg.Decode), Granularity: run.Planner.Granularity}
 	e.DecodeTiming = hardware(cfg.Decode.Rank.Timing)
 	e.PrefillTiming = e.DecodeTiming
 	if cfg.Disaggregated {
-		e.Prefill, e.PrefillTiming = of(&cfg.Prefill), hardware(cfg.Prefill.Rank.Timing)
+		e.Prefill, e.PrefillTiming = of(run.Prefill, &cfg.Prefill), hardware(cfg.Prefill.Rank.Timing)
 	}
 	return e
 }

@@ -91,7 +91,7 @@ func predict(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
-	for _, n := range notices(&run) {
+	for _, n := range run.Notices() {
 		fmt.Fprintln(stderr, "notice:", n)
 	}
 	files := &outputs{}

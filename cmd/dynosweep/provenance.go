@@ -45,11 +45,3 @@ func provenance(run *spec.Run, out *sweep.Outcome) origin {
 	}
 	return o
 }
-
-// notices are remarks on a configuration that runs all the same.
-func notices(run *spec.Run) []string {
-	if run.Planner == nil {
-		return nil
-	}
-	return run.Planner.Notices
-}

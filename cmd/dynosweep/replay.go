@@ -47,7 +47,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
-	for _, n := range notices(&run) {
+	for _, n := range run.Notices() {
 		fmt.Fprintln(stderr, "notice:", n)
 	}
 	files := &outputs{}

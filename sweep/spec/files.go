@@ -84,6 +84,16 @@ func (s *Files) ref(path string) (fileRef, error) {
 	return fileRef{path, s.digests[path]}, nil
 }
 
+// profile describes a timing profile; a raw-data JSON file stands for its folder,
+// from which the other phase is read too.
+func (s *Files) profile(path string) (fileRef, error) {
+	if st, err := os.Stat(path); err == nil && !st.IsDir() && filepath.Ext(path) != ".npz" {
+		folder, err := s.ref(filepath.Dir(path))
+		return fileRef{path, folder.sum}, err
+	}
+	return s.ref(path)
+}
+
 func copyFile(w io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -128,12 +128,16 @@ func (g *gridder) plannerSection(n *node) plannerVariant {
 		return v
 	}
 	v.planner = p
-	for _, notice := range p.Notices {
-		if notice = n.path + "." + notice; !slices.Contains(g.grid.Notices, notice) {
-			g.grid.Notices = append(g.grid.Notices, notice)
+	return v
+}
+
+// notices gathers the remarks on the run of a point, each once.
+func (g *gridder) notices(run *Run, at *node) {
+	for _, n := range run.Notices() {
+		if n = at.path + "." + n; !slices.Contains(g.grid.Notices, n) {
+			g.grid.Notices = append(g.grid.Notices, n)
 		}
 	}
-	return v
 }
 
 // expand makes the points: the product of the sections in document order, then the
@@ -174,6 +178,9 @@ func (g *gridder) point(at []int) error {
 		if why := g.grid.Cost.missing(&run); why != "" && skip == "" {
 			g.f.broken(g.grid.Cost.at, why)
 			return g.f.err()
+		}
+		if skip == "" {
+			g.notices(&run, g.planners[at[g.where[plannerPart]]].at)
 		}
 	} else {
 		trees := make([]*node, 0, len(at))

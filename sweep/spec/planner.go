@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -131,6 +132,28 @@ func (p *Planner) resolved(paths bool) map[string]any {
 	m["prefill_engine_num_gpu"], m["decode_engine_num_gpu"] = p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs
 	m["benchmark_granularity"] = p.Granularity
 	return m
+}
+
+// Notices are remarks on a configuration that runs all the same: Planner keys that
+// change nothing, and GPU counts that the engines do not bear out.
+func (r *Run) Notices() []string {
+	if r.Planner == nil {
+		return nil
+	}
+	e := planner.Engines{Decode: planner.Engine{GPUs: r.Decode.BudgetGPUs()}}
+	if r.Prefill != nil {
+		e.Prefill.GPUs = r.Prefill.BudgetGPUs()
+	}
+	return append(slices.Clip(r.Planner.Notices), r.Planner.Config.Warnings(e)...)
+}
+
+// BudgetGPUs is what a worker costs in the Planner's budgets (spec planner 1).
+func (r *Role) BudgetGPUs() int {
+	pp := 1
+	if r.Timing.Kind == Measured {
+		pp = max(r.Timing.AIC.PP, 1)
+	}
+	return r.TensorParallel * r.DPSize * pp
 }
 
 // check returns why the Planner does not fit a topology and load, "" if it does.

@@ -57,7 +57,7 @@ func (r *Role) System() string { return orText(r.request().System, r.Hardware) }
 func (r *Role) seal(files *Files) error {
 	var err error
 	if r.Timing.Path != "" {
-		if r.profile, err = files.ref(r.Timing.Path); err != nil {
+		if r.profile, err = files.profile(r.Timing.Path); err != nil {
 			return err
 		}
 	}
