@@ -293,3 +293,62 @@ func TestOneWorkerLeavesNoChoice(t *testing.T) {
 		}
 	}
 }
+
+// watcher records what a Planner would see and scales up and down now and then.
+type watcher struct {
+	every float64
+	seen  []string
+}
+
+func (p *watcher) FirstTickMs() float64 { return p.every }
+
+func (p *watcher) Tick(s *sim.Snapshot) (sim.Decision, error) {
+	p.seen = append(p.seen, fmt.Sprintf("%+v", *s))
+	d := sim.Decision{TargetPrefill: sim.Keep, TargetDecode: sim.Keep, NextTickMs: s.NowMs + p.every}
+	if s.Ordinal > 500 {
+		d.NextTickMs = math.Inf(1) // a run that is stuck ends with its own error
+	}
+	switch s.Ordinal % 7 {
+	case 2:
+		d.TargetDecode = len(s.Decode.Active) + len(s.Decode.Starting) + 1
+	case 5:
+		d.TargetPrefill, d.TargetDecode = 1, 1
+	}
+	return d, nil
+}
+
+// TestTicksReadWithoutCutting: a Planner sees the same snapshots, workers and
+// metrics, with decode runs and pass by pass, and requests end at the same times.
+func TestTicksReadWithoutCutting(t *testing.T) {
+	ticks := 0
+	for k := range draws / 2 {
+		d := newDraw(t, k)
+		var seen [2][]string
+		var lastTokens [2][]float64
+		var errs [2]error
+		for i, slow := range []bool{false, true} {
+			w := &watcher{every: 31.7}
+			o, err := d.run(t, func(c *sim.Config) { c.Scaling, c.SlowPath, c.Decode.StartupMs = w, slow, 40 })
+			errs[i], seen[i] = err, w.seen
+			if err == nil {
+				lastTokens[i] = column(o, lasts)
+			}
+		}
+		if fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
+			t.Fatalf("run %d: fast ends with %v, slow with %v", k, errs[0], errs[1])
+		}
+		if errs[0] != nil {
+			continue
+		}
+		ticks += len(seen[0])
+		if a, b := strings.Join(seen[0], "\n"), strings.Join(seen[1], "\n"); a != b {
+			t.Fatalf("run %d (%+v): snapshots differ\n%s", k, d.cfg.Decode.Rank, firstDifference(a, b))
+		}
+		if fmt.Sprint(lastTokens[0]) != fmt.Sprint(lastTokens[1]) {
+			t.Fatalf("run %d: last tokens %v and %v", k, lastTokens[0], lastTokens[1])
+		}
+	}
+	if ticks < 1000 {
+		t.Fatalf("only %d ticks", ticks)
+	}
+}

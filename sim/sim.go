@@ -158,30 +158,24 @@ func (s *Sim) advance(toMs float64) {
 }
 
 // drain repeats the phases of the instant until a full round changes nothing.
-// Ticks come last, once everything else has settled.
 func (s *Sim) drain() error {
 	if s.ticksDue() {
 		if err := s.settleAll(); err != nil {
 			return err
 		}
 	}
-	for {
-		changed, err := s.round()
-		if err != nil {
-			return err
-		}
-		if changed {
-			continue
-		}
-		if changed, err = s.ticks(); err != nil || !changed {
-			if invariant.On && err == nil {
-				if err := s.check(); err != nil {
-					panic(err)
-				}
-			}
+	for changed := true; changed; {
+		var err error
+		if changed, err = s.round(); err != nil {
 			return err
 		}
 	}
+	if invariant.On {
+		if err := s.check(); err != nil {
+			panic(err)
+		}
+	}
+	return nil
 }
 
 // round is one pass over the phases (spec replay-runtime 3.1, 3.2).
@@ -227,7 +221,8 @@ func (s *Sim) round() (changed bool, err error) {
 			changed = true
 		}
 	}
-	return changed, nil
+	c, err = s.ticks()
+	return changed || c, err
 }
 
 // dueEvents applies worker-ready and transfer events of the instant.

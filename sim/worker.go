@@ -212,6 +212,9 @@ func (s *Sim) advanceRun(w *worker, n int) {
 	for i := range w.ranks {
 		if rk := &w.ranks[i]; rk.ran {
 			rk.core.Advance(n, &rk.pass.Events)
+			if s.cfg.Scaling != nil {
+				rk.pass.Metrics = rk.core.RunMetrics() // of this pass: later arrivals are no part of it
+			}
 		}
 	}
 	w.committed += n
@@ -245,7 +248,7 @@ func (s *Sim) showRun(w *worker, to int) error {
 			}
 			var m engine.ForwardPass
 			if rk.ran {
-				m = rk.core.RunMetrics()
+				m = rk.pass.Metrics
 			}
 			rk.publish(w.id, int32(i), m, began, w.ends[to-1])
 		}
