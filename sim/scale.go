@@ -56,11 +56,12 @@ func (s *Sim) ticks() (bool, error) {
 	if t == nil || t.atMs > s.nowMs || t.kind != evScaling {
 		return false, nil
 	}
+	atMs := t.atMs // pop moves another event to where t points
 	s.events.pop()
 	if s.done() {
 		return false, nil
 	}
-	return true, s.scalingTick(t.atMs)
+	return true, s.scalingTick(atMs)
 }
 
 func (s *Sim) scalingTick(atMs float64) error {
