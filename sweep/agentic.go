@@ -38,7 +38,7 @@ func agentic(in *Inputs, run *spec.Run, src workload.Source) []metrics.Field {
 		}
 	}
 	released, ended := workload.NodeCounts(src)
-	return []metrics.Field{
+	fields := []metrics.Field{
 		{Name: "agentic_graph", Value: map[string]any{
 			"source":     map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
 			"block_size": g.BlockSize, "node_count": g.Nodes, "play_count": g.Plays, "source_models": g.Models}},
@@ -48,6 +48,10 @@ func agentic(in *Inputs, run *spec.Run, src workload.Source) []metrics.Field {
 		{Name: "agentic_model_projection", Value: map[string]any{
 			"policy": "project_to_configured_target", "source_models": g.Models, "target_model": orNull(run.Workload.ExecutionModel)}},
 	}
+	if t.Format() == workload.Weka {
+		fields = append(fields, metrics.Field{Name: "weka_nested_timestamp_basis", Value: g.Basis.String()})
+	}
+	return fields
 }
 
 func known(v float64) *float64 {
