@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"dynosweep/results"
+)
+
+const smallGrid = `name: small
+workload: {synthetic: {input_tokens: 512, output_tokens: 32, requests: 60, concurrency: [4, 16]}}
+engine: {block_size: [16, 64]}
+topology:
+  - {mode: aggregated, workers: [1, 2]}
+  - {mode: disaggregated, prefill_workers: 1, decode_workers: 2}
+constraints: {max_gpus: 2}
+sla: {ttft_ms: 200}
+cost: {usd_per_gpu_hour: 2.0}
+`
+
+// gridFile writes a specification and returns its path.
+func gridFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "grid.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// try runs the program; its standard error and error come back too.
+func try(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	err = run(ctx, &out, &errs, append([]string{"dynosweep"}, args...))
+	return out.String(), errs.String(), err
+}
+
+// table is points.parquet as text, wall-clock columns left out.
+func table(t *testing.T, dir string) string {
+	t.Helper()
+	f, err := results.ReadPoints(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := 0; i < f.Len(); i++ {
+		for _, c := range f.Columns {
+			if !c.Wall() {
+				b.WriteString(c.Name + "=" + f.Column(c.Name).Text(i) + " ")
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestSweepResumesToTheSameTable(t *testing.T) {
+	grid, whole, parts := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "parts")
+	bg := context.Background()
+	if _, _, err := try(t, bg, "sweep", grid, "--out", whole, "--jobs", "1", "-q"); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // three points at a time, the last run finds nothing to do
+		out, _, err := try(t, bg, "sweep", grid, "--out", parts, "--jobs", "3", "--limit", "3", "-q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out, "of 12 points") {
+			t.Fatalf("the summary does not count 12 points:\n%s", out)
+		}
+	}
+	if a, b := table(t, whole), table(t, parts); a != b {
+		t.Errorf("tables differ:\n%s\n%s", a, b)
+	}
+	if a := table(t, whole); strings.Count(a, "status=skipped") != 4 || strings.Count(a, "status=done") != 8 {
+		t.Errorf("want 8 points done and 4 skipped over the GPU limit:\n%s", a)
+	}
+	status, _, err := try(t, bg, "sweep", grid, "--out", parts, "--status")
+	if err != nil || !strings.Contains(status, "8 done, 0 failed, 4 skipped, 0 open of 12 points") {
+		t.Errorf("status: %q, %v", status, err)
+	}
+}
+
+func TestSweepAgainstAnotherSpecificationIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	bg := context.Background()
+	if _, _, err := try(t, bg, "sweep", gridFile(t, smallGrid), "--out", dir, "-q"); err != nil {
+		t.Fatal(err)
+	}
+	other := gridFile(t, strings.Replace(smallGrid, "output_tokens: 32", "output_tokens: 33", 1))
+	_, _, err := try(t, bg, "sweep", other, "--out", dir, "-q")
+	if exitCode(err) != exitBadInput || !strings.Contains(err.Error(), "belongs to specification") {
+		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+}
+
+func TestInterruptedSweepExits130AndContinues(t *testing.T) {
+	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _, err := try(t, ctx, "sweep", grid, "--out", dir, "-q")
+	if exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), "run the same command again") {
+		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+	out, _, err := try(t, context.Background(), "sweep", grid, "--out", dir, "-q")
+	if err != nil || !strings.Contains(out, "8 done, 0 failed, 4 skipped, 0 open") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestSweepAssertsNameMetricBoundAndValue(t *testing.T) {
+	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
+	_, _, err := try(t, context.Background(), "sweep", grid, "--out", dir, "-q", "--assert", "mean_ttft_ms<1")
+	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "mean_ttft_ms") || !strings.Contains(err.Error(), "< 1") && !strings.Contains(err.Error(), "<1") {
+		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+	_, _, err = try(t, context.Background(), "sweep", grid, "--out", dir, "-q", "--assert", "mean_ttft_msec<1")
+	if exitCode(err) != exitBadInput || !strings.Contains(err.Error(), "mean_ttft_ms") {
+		t.Errorf("an unknown metric: exit %d: %v", exitCode(err), err)
+	}
+}
+
+func TestFailedPointIsARowAndCanBeRetried(t *testing.T) {
+	// With chunked prefill off, a prompt over the token budget can never start.
+	grid := gridFile(t, `name: failing
+workload: {synthetic: {input_tokens: 700, output_tokens: 4, requests: 3, concurrency: 1}}
+engine: {enable_chunked_prefill: false, max_num_batched_tokens: [512, 1024]}
+`)
+	dir := filepath.Join(t.TempDir(), "out")
+	out, errs, err := try(t, context.Background(), "sweep", grid, "--out", dir)
+	if exitCode(err) != exitFailed || !strings.Contains(out, "1 done, 1 failed") || !strings.Contains(errs, "700 prompt tokens") {
+		t.Fatalf("exit %d, %v\n%s%s", exitCode(err), err, out, errs)
+	}
+	before := table(t, dir)
+	if _, errs, _ = try(t, context.Background(), "sweep", grid, "--out", dir); strings.Contains(errs, "failed ") {
+		t.Errorf("a failed point ran again without --retry-failed:\n%s", errs)
+	}
+	if _, errs, _ = try(t, context.Background(), "sweep", grid, "--out", dir, "--retry-failed"); !strings.Contains(errs, "failed ") {
+		t.Errorf("--retry-failed ran nothing:\n%s", errs)
+	}
+	if after := table(t, dir); after != before {
+		t.Errorf("the same failure made another table:\n%s\n%s", before, after)
+	}
+}
+
+func TestOnePointAgainWithFullCapture(t *testing.T) {
+	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
+	bg := context.Background()
+	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "-q"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := results.ReadPoints(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := f.Column("point_id").Text(0)
+	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "--point", id); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"report.json", "requests.jsonl", "telemetry.jsonl"} {
+		if st, err := os.Stat(filepath.Join(dir, "point-"+id, name)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "--point", "feed"); exitCode(err) != exitBadInput {
+		t.Errorf("an unknown point: exit %d: %v", exitCode(err), err)
+	}
+}
+
+func TestBadInputWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "bad.jsonl")
+	if err := os.WriteFile(trace, []byte(`{"timestamp":0,"input_length":10,"output_length":1,"hash_ids":[1]}`+"\n{\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"trace line":  {[]string{"sweep", gridFile(t, "workload: {trace: "+trace+"}\n")}, "bad.jsonl:2"},
+		"spec key":    {[]string{"sweep", gridFile(t, "workload: {trace: "+trace+"}\nengine:\n  block_sise: 16\n")}, "grid.yaml:3: "},
+		"engine args": {[]string{"replay", trace, "--extra-engine-args", `{"engine":{"foo":1}}`}, "engine.foo"},
+		"replay line": {[]string{"replay", trace}, "bad.jsonl:2"},
+		"no such":     {[]string{"sweep", filepath.Join(dir, "none.yaml")}, "none.yaml"},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		flag := "--out"
+		if c.args[0] == "replay" {
+			flag = "--report-json"
+		}
+		_, _, err := try(t, context.Background(), append(c.args, flag, out)...)
+		if exitCode(err) != exitBadInput || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit %d, %v, want %q", name, exitCode(err), err, c.want)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%s: something was written", name)
+		}
+	}
+}
+
+func TestReplayChecksForContinuousIntegration(t *testing.T) {
+	load := strings.Fields("replay --input-tokens 64 --output-tokens 2 --request-count 4 --replay-concurrency 2 --report-json -")
+	if _, _, err := try(t, context.Background(), append(load, "--require-complete", "--assert", "completed_requests==4")...); err != nil {
+		t.Error(err)
+	}
+	small := append(load, "--require-complete", "--extra-engine-args", `{"num_gpu_blocks":1,"block_size":16}`)
+	if err := run(context.Background(), io.Discard, io.Discard, append([]string{"dynosweep"}, small...)); exitCode(err) != exitFailed || !strings.Contains(err.Error(), "0 of 4") {
+		t.Errorf("rejected requests: %v", err)
+	}
+}
