@@ -30,6 +30,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			recommendCommand(),
 			predictCommand(),
 			sweepCommand(),
+			traceCommand(),
 			perfCommand(),
 			versionCommand(),
 		},
