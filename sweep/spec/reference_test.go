@@ -78,6 +78,36 @@ func TestReferenceNamesEveryEngineKey(t *testing.T) {
 	sameKeys(t, "engine", pathsOf(EngineReference()), read)
 }
 
+func TestReferenceNamesEveryAISimulateKey(t *testing.T) {
+	described := pathsOf(AISimulateReference())
+	read := map[string]bool{}
+	prefixed(read, "engine.", predictEngineKeys)
+	prefixed(read, "engine.kv_transfer.", kvTransferKeys[:3])
+	const worker = "engine.workers.<role>."
+	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms"})
+	prefixed(read, worker+"parallelism.", parallelismKeys)
+	prefixed(read, worker+"scheduler.", schedulerKeys)
+	prefixed(read, worker+"kv_cache.", kvCacheKeys)
+	prefixed(read, worker+"kv_cache.capacity.", capacityKeys)
+	prefixed(read, "evaluation.sla.", slaKeys)
+	prefixed(read, "optimization.", optimizationKeys)
+	prefixed(read, "optimization.constraints.", constraintKeys)
+	prefixed(read, "optimizer.", optimizerKeys)
+	read["planner.policy"] = true
+	for _, k := range predictPlannerKeys {
+		read["planner."+k[0]] = true
+	}
+	for _, group := range []string{"engine.kv_transfer", worker + "kv_cache.capacity", "optimization.constraints"} {
+		delete(read, group) // described by its keys
+	}
+	for k := range described {
+		if section, _, _ := strings.Cut(k, "."); section == "traffic" || section == "router" || section == "cost" {
+			delete(described, k) // their readers hold no list of keys
+		}
+	}
+	sameKeys(t, "AISimulate", described, read)
+}
+
 func TestReferenceNamesEveryRouterKey(t *testing.T) {
 	_, err := router.ParseDocument([]byte(`{"zz":1}`))
 	if err == nil {
@@ -238,6 +268,64 @@ func TestDescribedSweepDefaultsChangeNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestDescribedAISimulateDefaultsChangeNothing(t *testing.T) {
+	files := &Files{}
+	id := func(doc map[string]any) string {
+		r, err := ParsePredict("reference.yaml", ".", []byte(text(t, doc)), PredictOptions{Stack: "dynamo"}, files)
+		if err != nil {
+			t.Fatalf("%v: %v", text(t, doc), err)
+		}
+		return r.ID()
+	}
+	for _, table := range AISimulateReference() {
+		for _, k := range table.Keys {
+			v, ok := defaultOf(k)
+			if !ok || table.Title == "Search" || k.Path == "traffic.load.seed" { // a written seed is part of the identity
+				continue
+			}
+			base := predictBase(k.Path)
+			if got, want := id(with(base, strings.Replace(k.Path, "<role>", "aggregated", 1), v)), id(base); got != want {
+				t.Errorf("%s: %v makes another run than its absence", k.Path, v)
+			}
+		}
+	}
+}
+
+// predictBase is an AISimulate file in which the key may stand.
+func predictBase(path string) map[string]any {
+	doc := map[string]any{"engine": map[string]any{"model": "Qwen/Qwen3-32B", "hardware": "h200_sxm", "workers": map[string]any{"aggregated": map[string]any{}}}}
+	stop := map[string]any{"requests": 5}
+	source := map[string]any{"type": "synthetic"}
+	switch {
+	case strings.HasSuffix(path, "prefill_decode_interval"):
+		return with(doc, "engine.backend", "sglang")
+	case strings.HasPrefix(path, "engine.kv_transfer."):
+		doc = with(doc, "engine.mode", "disaggregated")
+		return with(doc, "engine.workers", map[string]any{"prefill": map[string]any{}, "decode": map[string]any{}})
+	case strings.Contains(path, ".parallelism.moe_"):
+		return with(doc, "engine.workers.aggregated.parallelism", map[string]any{"moe_tensor": 1, "moe_expert": 1})
+	case strings.HasPrefix(path, "router.") && path != "router.policy":
+		return with(doc, "router.policy", "kv_router")
+	case strings.Contains(path, "_per_turn"), strings.Contains(path, ".session."):
+		stop, source = map[string]any{"sessions": 5}, map[string]any{"type": "synthetic-session", "session": map[string]any{}}
+	case strings.HasSuffix(path, "speedup"), strings.HasSuffix(path, "lanes"):
+		doc = with(doc, "traffic.load.type", "trace_timestamps")
+		stop, source = nil, map[string]any{"type": "trace", "paths": []string{"reference_test.go"}}
+	case strings.HasSuffix(path, "source.format"), strings.HasSuffix(path, "source.block_size"), strings.HasSuffix(path, "max_virtual_time_seconds"):
+		stop, source = nil, map[string]any{"type": "trace", "paths": []string{"reference_test.go"}}
+	case strings.HasSuffix(path, "timestamp_basis"):
+		stop, source = nil, map[string]any{"type": "trace", "paths": []string{"reference_test.go"}, "format": "weka"}
+		doc = with(doc, "traffic.load.type", "trace_timestamps")
+	}
+	if strings.HasPrefix(path, "traffic.") {
+		doc = with(doc, "traffic.source", source)
+		if stop != nil {
+			doc = with(doc, "traffic.stop", stop)
+		}
+	}
+	return doc
 }
 
 func TestDescribedRouterDefaultsChangeNothing(t *testing.T) {
