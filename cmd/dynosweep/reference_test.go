@@ -91,12 +91,13 @@ func referencePage() []byte {
 	p := &pageWriter{}
 	p.text("# Reference")
 	p.text("Printed from the code. Every verb and flag, every key of a sweep specification and of the documents inside it, every figure of the report and every column of the results.")
-	p.text("[Verbs](#verbs) · [Sweep specification](#sweep-specification) · [Engine arguments](#engine-arguments) · [KV router](#kv-router) · [Planner](#planner-configuration) · [Report](#report) · [Results](#results)")
+	p.text("[Verbs](#verbs) · [Sweep specification](#sweep-specification) · [Engine arguments](#engine-arguments) · [KV router](#kv-router) · [Planner](#planner-configuration) · [AISimulate file](#aisimulate-file) · [Report](#report) · [Results](#results)")
 	p.verbs()
 	p.keys("Sweep specification", "YAML. A list where one value is expected is an axis; a list of mappings is a list of alternatives (sweep.md). Unknown keys are errors.", spec.SweepReference())
 	p.keys("Engine arguments", "JSON for `--extra-engine-args`, `--prefill-engine-args` and `--decode-engine-args`, nested or flat; the same keys side by side under `engine` in a sweep. Unknown keys are errors.", spec.EngineReference())
 	p.keys("KV router", "`router.config` in a sweep, `--router-config` as JSON.", spec.RouterReference())
 	p.keys("Planner configuration", "`planner` in a sweep, `--planner-config` as file or text, JSON or YAML.", spec.PlannerReference())
+	p.keys("AISimulate file", "YAML for `predict` and `recommend`. Unknown keys are errors.", spec.AISimulateReference())
 	p.report()
 	p.results()
 	return append(bytes.TrimRight(p.Bytes(), "\n"), '\n')
@@ -231,10 +232,14 @@ func (p *pageWriter) results() {
 		p.text("### %s", t.ID.File())
 		p.text("One row per %s.", t.Row)
 		if t.ID == results.Points {
-			p.text("Axis columns, one per varied key of the specification and named by its dotted path, follow `reason`.")
+			p.text("Axis columns, one per varied key of the specification and named by its dotted path, follow `reason`. " +
+				"Every key of the [report](#report) follows `gpus`, under its own name and with its own unit, null where the report has none; those of real time are named `wall_*`.")
 		}
 		var rows [][]string
 		for _, c := range t.Columns {
+			if t.ID == results.Points && ofReport(c.Name) {
+				continue
+			}
 			meaning := c.Meaning + "."
 			if c.Required {
 				meaning += " Never null."
@@ -243,4 +248,14 @@ func (p *pageWriter) results() {
 		}
 		p.table([]string{"column", "type", "unit", "meaning"}, rows)
 	}
+}
+
+// ofReport reports a column that is a key of the report.
+func ofReport(column string) bool {
+	for _, k := range metrics.Keys() {
+		if column == k.Name || column == "wall_"+k.Name {
+			return true
+		}
+	}
+	return false
 }
