@@ -68,12 +68,17 @@ func (e *InputError) Unwrap() error { return e.Err }
 func (e *InputError) Is(target error) bool { return target == spec.ErrInput }
 
 // Execute runs one configuration to its end. Wall time in the summary counts from
-// when its input files are parsed.
+// when its input files are parsed and its timing tables are loaded.
 func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome, error) {
 	if t := run.Workload.Trace; t != nil {
 		if _, err := in.Trace(t); err != nil {
 			return nil, &InputError{err}
 		}
+	}
+	res := &resolver{in: in}
+	cfg, err := run.Config(nil, res.answer)
+	if err != nil {
+		return nil, &InputError{err}
 	}
 	began := time.Now()
 	src, err := in.Source(run)
@@ -83,11 +88,7 @@ func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome,
 	if w.Requests > 0 {
 		src = &prefix{src, w.Requests}
 	}
-	res := &resolver{in: in}
-	cfg, err := run.Config(src, res.answer)
-	if err != nil {
-		return nil, &InputError{err}
-	}
+	cfg.Source = src
 	out := &Outcome{Blocks: Blocks{cfg.Prefill.Rank.Blocks, cfg.Decode.Rank.Blocks}}
 	if run.Planner != nil {
 		if out.Policy, err = planner.New(run.Planner.Config, engines(run, &cfg)); err != nil {

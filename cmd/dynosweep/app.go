@@ -25,6 +25,8 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		HideVersion:           true,
 		ExitErrHandler:        func(context.Context, *cli.Command, error) {},
 		OnUsageError:          usageError,
+		Flags:                 globalFlags(),
+		Action:                unknownVerb,
 		Commands: []*cli.Command{
 			replayCommand(),
 			recommendCommand(),
@@ -35,9 +37,4 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			versionCommand(),
 		},
 	}
-}
-
-// usageError turns a flag that does not parse into bad input.
-func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
-	return badInput(err)
 }

@@ -16,8 +16,9 @@ import (
 
 func perfCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "perf",
-		Usage: "ask the hardware model: latency of a pass, KV capacity",
+		Name:   "perf",
+		Usage:  "ask the hardware model: latency of a pass, KV capacity",
+		Action: unknownVerb,
 		Commands: []*cli.Command{
 			{
 				Name:  "step",

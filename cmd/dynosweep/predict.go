@@ -90,20 +90,20 @@ func predict(ctx context.Context, c *cli.Command) error {
 	if err := checkOutputDir(dir, c.Bool("overwrite")); err != nil {
 		return badInput(err)
 	}
-	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
+	talk := newConsole(c)
 	for _, n := range run.Notices() {
-		fmt.Fprintln(stderr, "notice:", n)
+		talk.notice("%s", n)
 	}
 	files := &outputs{}
 	defer files.discard()
 	w := sweep.Watch{Capture: c.Bool("capture-per-request")}
 	if w.Capture {
-		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), stdout); err != nil {
+		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), talk.stdout); err != nil {
 			return err
 		}
 	}
 	files.before = func() error { return clearOutputDir(dir) }
 	files.echo, files.nested = asJSON, true
-	_, err = runAndReport(ctx, stdout, stderr, &sweep.Inputs{}, &run, files, w, filepath.Join(dir, "prediction.json"))
+	_, err = runAndReport(ctx, talk, &sweep.Inputs{}, &run, files, w, filepath.Join(dir, "prediction.json"))
 	return err
 }

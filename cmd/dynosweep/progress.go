@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"dynosweep/results"
 	"dynosweep/sweep"
@@ -16,8 +13,7 @@ import (
 // progress shows how a sweep gets on: a bar on a terminal, else a plain line now
 // and then. Real time is for people alone and reaches no figure.
 type progress struct {
-	w     io.Writer
-	quiet bool
+	talk  console
 	now   func() time.Time
 	began time.Time
 	last  time.Time
@@ -28,20 +24,19 @@ type progress struct {
 // linePause is the least time between two plain lines.
 const linePause = time.Second
 
-func newProgress(w io.Writer, quiet bool, now func() time.Time) *progress {
-	p := &progress{w: w, quiet: quiet, now: now, began: now()}
-	if f, ok := w.(*os.File); ok {
-		p.tty = term.IsTerminal(int(f.Fd()))
-	}
-	return p
+func newProgress(talk console, now func() time.Time) *progress {
+	return &progress{talk: talk, now: now, began: now(), tty: isTerminal(talk.stderr)}
 }
 
 // update is told of every point that ended.
 func (p *progress) update(u sweep.Update) {
-	if u.Status == results.Failed {
-		p.line("failed %s: %s", sweep.Key(u.Point), firstLine(u.Reason))
+	switch {
+	case u.Status == results.Failed:
+		p.line(red, "failed %s: %s", sweep.Key(u.Point), firstLine(u.Reason))
+	case p.talk.verbose:
+		p.line(faint, "%s %s", u.Status, sweep.Key(u.Point))
 	}
-	if p.quiet {
+	if p.talk.quiet {
 		return
 	}
 	if p.tty {
@@ -50,7 +45,7 @@ func (p *progress) update(u sweep.Update) {
 	}
 	if now := p.now(); now.Sub(p.last) >= linePause || u.Done+u.Failed+u.Skipped == u.Total {
 		p.last = now
-		p.line("%s", p.text(u))
+		p.line("", "%s", p.text(u))
 	}
 }
 
@@ -64,7 +59,7 @@ func (p *progress) text(u sweep.Update) string {
 
 func (p *progress) draw(u sweep.Update) {
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetWidth(24),
+		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.talk.stderr), progressbar.OptionSetWidth(24),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
 	}
 	p.bar.Describe(p.text(u))
@@ -72,18 +67,22 @@ func (p *progress) draw(u sweep.Update) {
 }
 
 // line prints a line of its own, above the bar if there is one.
-func (p *progress) line(format string, args ...any) {
+func (p *progress) line(code, format string, args ...any) {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
-	fmt.Fprintf(p.w, format+"\n", args...)
+	if code == "" {
+		fmt.Fprintf(p.talk.stderr, format+"\n", args...)
+		return
+	}
+	p.talk.say(code, format, args...)
 }
 
 // finish leaves the terminal in order.
 func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
-		fmt.Fprintln(p.w)
+		fmt.Fprintln(p.talk.stderr)
 	}
 }
 

@@ -46,9 +46,9 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	stdout, stderr := c.Root().Writer, c.Root().ErrWriter
+	talk := newConsole(c)
 	for _, n := range run.Notices() {
-		fmt.Fprintln(stderr, "notice:", n)
+		talk.notice("%s", n)
 	}
 	files := &outputs{}
 	defer files.discard()
@@ -56,7 +56,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err := files.observe(c, &run, &w); err != nil {
 		return err
 	}
-	out, err := runAndReport(ctx, stdout, stderr, &sweep.Inputs{}, &run, files, w, reportPath(c.String("report-json"), time.Now()))
+	out, err := runAndReport(ctx, talk, &sweep.Inputs{}, &run, files, w, reportPath(c.String("report-json"), time.Now()))
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,8 @@ func assertions(texts []string, more ...string) ([]metrics.Assertion, error) {
 // runAndReport runs one configuration, writes the files that were asked for and
 // prints the table. Output files open before the run, so that a bad path costs no
 // simulation; none appears if the run fails.
-func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Inputs, run *spec.Run, files *outputs, w sweep.Watch, path string) (*sweep.Outcome, error) {
+func runAndReport(ctx context.Context, talk console, in *sweep.Inputs, run *spec.Run, files *outputs, w sweep.Watch, path string) (*sweep.Outcome, error) {
+	stdout := talk.stdout
 	report, err := files.create(path, stdout)
 	if err != nil {
 		return nil, badInput(err)
@@ -87,6 +88,9 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	ticks := tickLog{sink: files.ticks}
 	if run.Planner != nil {
 		ticks.watch(&w.Observers)
+	}
+	for _, d := range run.Provenance() {
+		talk.detail("default %s = %v (%s)", d.Key, d.Value, d.Source)
 	}
 	out, err := sweep.Execute(ctx, in, run, w)
 	if err != nil {
@@ -99,7 +103,7 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
 		if cut := ticks.cut(out.Result.Ticks); cut != "" {
-			fmt.Fprintln(stderr, "notice:", cut)
+			talk.notice("%s", cut)
 		}
 	}
 	write := doc.WriteJSON
@@ -116,7 +120,7 @@ func runAndReport(ctx context.Context, stdout, stderr io.Writer, in *sweep.Input
 		return out, write(stdout)
 	}
 	if report.path == "" {
-		stdout = stderr // the report has standard output for itself
+		stdout = talk.stderr // the report has standard output for itself
 	}
 	return out, printOutcome(stdout, run, out, report.path)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -41,7 +40,6 @@ command again to continue after an interruption.
 			&cli.DurationFlag{Name: "point-timeout", Usage: "fail a point that takes longer, as 10m"},
 			&cli.StringSliceFlag{Name: "assert", Usage: "exit 1 unless every finished point holds, as 'mean_ttft_ms<500'; repeatable"},
 			&cli.BoolFlag{Name: "require-complete", Usage: "exit 1 unless every request of every point completed"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress"},
 		},
 		OnUsageError: usageError,
 		Action:       runSweep,
@@ -50,22 +48,21 @@ command again to continue after an interruption.
 
 // sweepJob is what the verb works on.
 type sweepJob struct {
-	c      *cli.Command
-	grid   *spec.Grid
-	in     sweep.Inputs
-	text   []byte
-	dir    string
-	stdout io.Writer
-	stderr io.Writer
+	c    *cli.Command
+	grid *spec.Grid
+	in   sweep.Inputs
+	text []byte
+	dir  string
+	console
 }
 
 func runSweep(ctx context.Context, c *cli.Command) error {
-	j := &sweepJob{c: c, stdout: c.Root().Writer, stderr: c.Root().ErrWriter}
+	j := &sweepJob{c: c, console: newConsole(c)}
 	if err := j.read(); err != nil {
 		return err
 	}
 	for _, n := range j.grid.Notices {
-		fmt.Fprintln(j.stderr, "notice:", n)
+		j.notice("%s", n)
 	}
 	switch {
 	case c.Bool("dry-run"):
@@ -119,7 +116,7 @@ func (j *sweepJob) read() error {
 }
 
 func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
-	bar := newProgress(j.stderr, j.c.Bool("quiet"), time.Now)
+	bar := newProgress(j.console, time.Now)
 	tally, err := sweep.Run(ctx, j.grid, &j.in, sweep.Options{
 		Dir: j.dir, Spec: j.text, Version: version(), Jobs: j.c.Int("jobs"), Limit: j.c.Int("limit"),
 		RetryFailed: j.c.Bool("retry-failed"), Capture: j.c.Bool("capture-requests"), PointTimeout: j.c.Duration("point-timeout"),
@@ -229,6 +226,6 @@ func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
 			return err
 		}
 	}
-	_, err = runAndReport(ctx, j.stdout, j.stderr, &j.in, &run, files, w, filepath.Join(dir, "report.json"))
+	_, err = runAndReport(ctx, j.console, &j.in, &run, files, w, filepath.Join(dir, "report.json"))
 	return err
 }

@@ -15,8 +15,9 @@ import (
 
 func traceCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "trace",
-		Usage: "look at, change and make traces",
+		Name:   "trace",
+		Usage:  "look at, change and make traces",
+		Action: unknownVerb,
 		Commands: []*cli.Command{
 			{
 				Name:      "stats",

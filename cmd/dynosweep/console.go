@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+)
+
+// globalFlags are understood by every verb.
+func globalFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress; notices of what a configuration leaves without effect stay"},
+		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say more on standard error: defaults taken, every point that ends"},
+		&cli.StringFlag{Name: "color", Usage: "auto, always or never; NO_COLOR in the environment means never", Value: "auto",
+			Validator: func(v string) error {
+				if v != "auto" && v != "always" && v != "never" {
+					return fmt.Errorf("must be auto, always or never, got %q", v)
+				}
+				return nil
+			}},
+	}
+}
+
+// console is how the program talks: results to stdout, talk to stderr.
+type console struct {
+	stdout, stderr io.Writer
+	quiet, verbose bool
+	color          bool // of stderr
+}
+
+func newConsole(c *cli.Command) console {
+	s := console{stdout: c.Root().Writer, stderr: c.Root().ErrWriter, quiet: c.Bool("quiet"), verbose: c.Bool("verbose")}
+	switch c.String("color") {
+	case "always":
+		s.color = true
+	case "auto":
+		_, no := os.LookupEnv("NO_COLOR")
+		s.color = !no && isTerminal(s.stderr)
+	}
+	return s
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Colours of talk, as ANSI codes.
+const (
+	red    = "31"
+	yellow = "33"
+	faint  = "2"
+)
+
+func (s console) say(code, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if s.color {
+		text = "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	fmt.Fprintln(s.stderr, text)
+}
+
+// notice tells of something that runs all the same.
+func (s console) notice(format string, args ...any) {
+	s.say(yellow, "notice: "+format, args...)
+}
+
+// detail is for --verbose alone.
+func (s console) detail(format string, args ...any) {
+	if s.verbose {
+		s.say(faint, format, args...)
+	}
+}
+
+// unknownVerb answers a word that is no verb with the nearest one.
+func unknownVerb(_ context.Context, c *cli.Command) error {
+	if c.NArg() == 0 {
+		return cli.ShowSubcommandHelp(c)
+	}
+	word := c.Args().First()
+	hint := ""
+	if near := cli.SuggestCommand(c.Commands, word); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return badInput(fmt.Errorf("%s has no verb %q%s See %s --help", c.FullName(), word, orStop(hint), c.FullName()))
+}
+
+func orStop(hint string) string {
+	if hint == "" {
+		return "."
+	}
+	return hint
+}
+
+var unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(\S+)$`)
+
+// usageError turns a flag that does not parse into bad input, with the nearest flag
+// where none is known by that name.
+func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	m := unknownFlag.FindStringSubmatch(err.Error())
+	if m == nil {
+		return badInput(fmt.Errorf("%s: %w", c.FullName(), err))
+	}
+	hint := "."
+	if near := strings.TrimLeft(cli.SuggestFlag(c.Flags, m[1], false), "-"); near != "" {
+		hint = fmt.Sprintf("; did you mean --%s?", near)
+	}
+	return badInput(fmt.Errorf("%s has no flag --%s%s See %s --help", c.FullName(), m[1], hint, c.FullName()))
+}
