@@ -45,6 +45,9 @@ func (s *Store) writeManifest() error {
 	})
 }
 
+// ReadManifest reads what a results directory says of itself.
+func ReadManifest(dir string) (*Manifest, error) { return readManifest(dir) }
+
 func readManifest(dir string) (*Manifest, error) {
 	name := filepath.Join(dir, manifestFile)
 	raw, err := os.ReadFile(name)

@@ -108,9 +108,12 @@ func (s *Series) Text(i int) string {
 }
 
 // ReadPoints reads points.parquet of a results directory.
-func ReadPoints(dir string) (*Frame, error) {
+func ReadPoints(dir string) (*Frame, error) { return ReadFile(filepath.Join(dir, Points.File())) }
+
+// ReadFile reads a whole Parquet file of ours.
+func ReadFile(name string) (*Frame, error) {
 	var all *Frame
-	err := Scan(dir, Points, nil, func(f *Frame) error {
+	err := scanFile(name, nil, func(f *Frame) error {
 		if all == nil {
 			all = f
 			return nil
@@ -135,7 +138,10 @@ func (s *Series) extend(o *Series) {
 // Scan reads one table of a results directory in batches, in row order, at least
 // one batch if the file is there. columns names the ones wanted; nil is all.
 func Scan(dir string, id TableID, columns []string, fn func(*Frame) error) error {
-	name := filepath.Join(dir, id.File())
+	return scanFile(filepath.Join(dir, id.File()), columns, fn)
+}
+
+func scanFile(name string, columns []string, fn func(*Frame) error) error {
 	pf, err := file.OpenParquetFile(name, false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)

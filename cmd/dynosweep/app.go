@@ -32,6 +32,8 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			recommendCommand(),
 			predictCommand(),
 			sweepCommand(),
+			reportCommand(),
+			compareCommand(),
 			traceCommand(),
 			perfCommand(),
 			versionCommand(),

@@ -26,6 +26,7 @@ var layers = []struct {
 	{"sweep/search", []string{"sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
 	{"planner", []string{"sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
 	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18"}},
+	{"results/resultstest", []string{"results", "sim", "sim/metrics"}, nil},
 	{"results/compare", []string{"results"}, []string{"gonum.org/v1/gonum"}},
 	{"results/page", []string{"results", "results/compare"}, []string{"github.com/"}},
 	{"sim", []string{"sim/engine", "sim/engine/*", "sim/kv", "sim/invariant", "sim/metrics", "sim/rng", "sim/router", "sim/timing", "sim/workload"}, nil},

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+
+	"dynosweep/results/compare"
+)
+
+// Bounds of the tables on the terminal.
+const (
+	maxFront   = 12
+	maxKnobs   = 6
+	maxReasons = 8
+	maxBoard   = 16
+)
+
+// printReport prints the blocks of the page in their order.
+func printReport(w io.Writer, a *compare.Analysis, page string) error {
+	fmt.Fprintln(w, a.Head())
+	if a.Done == 0 {
+		fmt.Fprintln(w, "Nothing completed: there is nothing to judge.")
+	}
+	for _, c := range a.Caveats {
+		printText(w, "Caveat", c)
+	}
+	for i := range a.Loads {
+		if err := printLoad(w, a, &a.Loads[i]); err != nil {
+			return err
+		}
+	}
+	if err := printBoard(w, a); err != nil {
+		return err
+	}
+	printLost(w, a)
+	if page != "" {
+		fmt.Fprintf(w, "\nPage    %s%s\n", page, pageSize(page))
+	}
+	return nil
+}
+
+func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
+	v := &l.Verdict
+	fmt.Fprintln(w)
+	if l.Label != "" {
+		fmt.Fprintf(w, "Load    %s\n", l.Label)
+	}
+	if v.Winner == nil {
+		printText(w, "Deploy", v.Sentence)
+		for _, c := range v.Nearest {
+			printText(w, "Near", fmt.Sprintf("%s  %s  %s  %s", c.Label, c.GPUText(), c.Why, shortID(c.ID)))
+		}
+	} else {
+		printText(w, "Deploy", v.Sentence+"  "+v.Winner.ID)
+		for _, line := range [...]struct{ name, text string }{{"Cost", v.Money}, {"Next", v.Second}, {"Today", v.Today}} {
+			if line.text != "" {
+				printText(w, line.name, line.text)
+			}
+		}
+	}
+	for _, c := range v.Caveats {
+		printText(w, "Caveat", c)
+	}
+	if best := a.BestPer(l); len(best) > 0 {
+		fmt.Fprintln(w, "\nBest per objective, within the SLA")
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, b := range best {
+			c := &a.Cases[b.Case]
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", b.Objective, b.Figure, c.Label, shortID(c.ID))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if err := printFront(w, a, l); err != nil {
+		return err
+	}
+	return printKnobs(w, l)
+}
+
+// textWidth is where sentences are broken: 80 columns with the name before them.
+const textWidth = 72
+
+// printText prints a named sentence, broken between words.
+func printText(w io.Writer, name, text string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > textWidth {
+			fmt.Fprintf(w, "%-8s%s\n", name, line)
+			name, line = "", ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	fmt.Fprintf(w, "%-8s%s\n", name, line)
+}
+
+// shortID is enough of a point id to tell it from others; --baseline and --point
+// take it.
+func shortID(id string) string { return id[:min(8, len(id))] }
+
+func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
+	if len(l.Front) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	printText(w, "Front", l.Verdict.FrontNote)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "tok/s/user\ttok/s/GPU\tTTFT p95\tSLA\t"
+	if a.ByCost {
+		head += "$/Mtok\t"
+	}
+	fmt.Fprintln(t, head+"GPUs\t  point")
+	for n, i := range l.Front {
+		if n == maxFront {
+			break
+		}
+		c := &a.Cases[i]
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t", c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis), c.Attainment.Plain(compare.Percent))
+		if a.ByCost {
+			row += c.USDPerMillion.Plain(compare.Dollars) + "\t"
+		}
+		fmt.Fprintf(t, "%s%s\t  %s %s\n", row, compare.Number(round1(c.GPUs)), shortID(c.ID), clip(c.Label, 40))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(l.Front) > maxFront {
+		fmt.Fprintf(w, "... and %d more\n", len(l.Front)-maxFront)
+	}
+	return nil
+}
+
+func round1(v float64) float64 { return math.Round(10*v) / 10 }
+
+// clip shortens a label for a table.
+func clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-3]) + "..."
+}
+
+func printKnobs(w io.Writer, l *compare.Load) error {
+	if len(l.Knobs) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	printText(w, "Knobs", l.KnobNote())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for n, k := range l.Knobs {
+		if n == maxKnobs {
+			break
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%.2f\n", k.Axis.Name, strings.Repeat("#", int(math.Round(k.Share*20))), k.Share)
+	}
+	return t.Flush()
+}
+
+func printBoard(w io.Writer, a *compare.Analysis) error {
+	b := a.Board
+	if b == nil {
+		return nil
+	}
+	fmt.Fprintln(w)
+	printText(w, "Planner", b.Sentence)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "SLA\tGPU-h\tvs fixed\tvs bound\tevents\treversals\tshort s\tspare s\treaction s\tmisses starting\t  point")
+	for n := range b.Rows {
+		if n == maxBoard {
+			fmt.Fprintf(t, "... and %d more\t\n", len(b.Rows)-n)
+			break
+		}
+		r := &b.Rows[n]
+		c := &a.Cases[r.Case]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s %s\n", c.Attainment.Plain(compare.Percent), compare.Number(r.GPUHours),
+			change(a.VsFixed(r)), change(r.VsBound()), compare.Number(round1(r.Events)), compare.Number(round1(r.Reversals)), compare.Number(math.Round(r.UnderS)),
+			compare.Number(math.Round(r.OverS)), compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID), clip(c.Label, 60))
+	}
+	return t.Flush()
+}
+
+func change(rel float64) string {
+	if math.IsNaN(rel) {
+		return "-"
+	}
+	return compare.Change(rel)
+}
+
+func printLost(w io.Writer, a *compare.Analysis) {
+	if len(a.Lost) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	for n := range a.Lost {
+		if n == maxReasons {
+			fmt.Fprintf(w, "        ... and %d more reasons\n", len(a.Lost)-n)
+			return
+		}
+		name := ""
+		if n == 0 {
+			name = "Lost"
+		}
+		printText(w, name, a.Lost[n].String())
+	}
+}

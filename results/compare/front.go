@@ -1,0 +1,77 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynosweep/results"
+)
+
+func sortReasons(rs []Reason) {
+	slices.SortStableFunc(rs, func(a, b Reason) int {
+		if a.Status != b.Status { // failures first: they ask for something to be done
+			return strings.Compare(rankOf(a.Status), rankOf(b.Status))
+		}
+		return len(b.Points) - len(a.Points)
+	})
+}
+
+func rankOf(s results.Status) string {
+	if s == results.Failed {
+		return "0"
+	}
+	return "1" + string(s)
+}
+
+// front marks the Pareto front of tokens per user and tokens per GPU, both larger
+// better, by the means. Points of equal figures stand on it together.
+func (a *Analysis) front(l *Load) {
+	order := make([]int, 0, len(l.Cases))
+	for _, i := range l.Cases {
+		if a.Cases[i].TokensPerUser.OK() && a.Cases[i].TokensPerGPU.OK() {
+			order = append(order, i)
+		}
+	}
+	x := func(i int) float64 { return a.Cases[i].TokensPerUser.Mean }
+	y := func(i int) float64 { return a.Cases[i].TokensPerGPU.Mean }
+	slices.SortStableFunc(order, func(i, j int) int {
+		if c := cmpFloat(x(j), x(i)); c != 0 {
+			return c
+		}
+		return cmpFloat(y(j), y(i))
+	})
+	best, at := math.Inf(-1), math.NaN()
+	for _, i := range order {
+		if y(i) > best || y(i) == best && x(i) == at {
+			best, at = y(i), x(i)
+			a.Cases[i].Front = true
+			l.Front = append(l.Front, i)
+		}
+	}
+	slices.Reverse(l.Front)
+	near := 0
+	for _, i := range order {
+		c := &a.Cases[i]
+		if !c.Front && c.TokensPerGPU.Interval() {
+			for _, k := range l.Front {
+				f := &a.Cases[k]
+				if f.TokensPerUser.Low <= c.TokensPerUser.High && c.TokensPerGPU.High >= f.TokensPerGPU.Low {
+					c.NearFront = true
+				}
+			}
+		}
+		if c.NearFront {
+			near++
+		}
+	}
+	l.Verdict.FrontNote = fmt.Sprintf("Pareto front of tokens per user and tokens per GPU: %s of %d", Count(len(l.Front), "point"), len(l.Cases))
+	if near > 0 {
+		l.Verdict.FrontNote += fmt.Sprintf("; %d more within the noise of it", near)
+	}
+	if n := a.Failed + a.Skipped; n > 0 {
+		l.Verdict.FrontNote += fmt.Sprintf("; %d failed and %d skipped are not shown", a.Failed, a.Skipped)
+	}
+	l.Verdict.FrontNote += "."
+}

@@ -1,0 +1,353 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"dynosweep/results"
+)
+
+// Options say how points are judged. The zero value judges as the sweep was run.
+type Options struct {
+	SLA        SLA     // judge by other bounds; both must be limits that were counted
+	Prices     []Price // USD per GPU-hour by system instead of cost_usd
+	Attainment float64 // share of requests that must meet the SLA; 0: DefaultAttainment
+	Baseline   string  // id, or a beginning of it, of the point that is deployed today
+}
+
+// DefaultAttainment is the share of requests that must meet the SLA.
+const DefaultAttainment = 0.95
+
+// Price is USD per GPU-hour of a system; system default is every other one.
+type Price struct {
+	System string
+	USD    float64
+}
+
+// Case is a finished point as judged: its figures over seeds, and what is thought of
+// it. Costs are there if prices are known, attainment if there is an SLA.
+type Case struct {
+	*Point
+	Index int // in Sweep.Points
+	Load  int // in Analysis.Loads
+
+	GPUs           float64 // provisioned on average, in whole numbers without a Planner
+	Objective      Sample  // what verdicts go by: see Analysis.ByCost
+	TokensPerGPU   Estimate
+	TokensPerUser  Estimate
+	Throughput     Estimate // output tok/s
+	Attainment     Estimate
+	USDPerMillion  Estimate // output tokens
+	USDPerHour     Estimate
+	USDPerGood     Estimate // per request within the SLA
+	TTFTMs, ITLMs  Estimate // 95th percentiles
+	Meets          bool
+	Front          bool // no other point of the load is as good in both TokensPerUser and TokensPerGPU and better in one
+	NearFront      bool // not on the front, but within the noise of a point that is
+	Why            string
+	TTFTOK, ITLOK  float64 // share within each bound alone; NaN unknown
+	Incomplete     float64 // share of requests that did not complete
+	objectiveMean  float64
+	attainmentMean float64 // NaN without an SLA
+}
+
+// judge makes the cases of the finished points.
+func (s *Sweep) judge(opt *Options) ([]Case, error) {
+	j := &judge{s: s, opt: opt}
+	if err := j.prepare(); err != nil {
+		return nil, err
+	}
+	var out []Case
+	for i := range s.Points {
+		if p := &s.Points[i]; len(p.Rows) > 0 {
+			c, err := j.one(p)
+			if err != nil {
+				return nil, err
+			}
+			c.Index = i
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// judge reads the columns that verdicts need.
+type judge struct {
+	s        *Sweep
+	opt      *Options
+	ttft     int // row of the SLA grid, -1: as recorded
+	itl      int
+	grid     *results.Series
+	requests *results.Series
+}
+
+func (j *judge) column(name string) *results.Series { return j.s.Frame.Column(name) }
+
+func (j *judge) prepare() error {
+	j.ttft, j.itl = -1, -1
+	j.grid, j.requests = j.column("sla_grid"), j.column("num_requests")
+	o := j.opt.SLA
+	if !o.Set() {
+		return nil
+	}
+	meta := &j.s.Frame.Meta
+	if j.grid == nil || len(meta.GridTTFTMs) == 0 {
+		return inputf("%s has no column sla_grid: another SLA cannot be judged", j.s.Dir)
+	}
+	if o.E2EMs > 0 || o.TTFTMs <= 0 || o.ITLMs <= 0 {
+		return inputf("--sla: give ttft_ms and itl_ms; requests were counted for pairs of these limits only")
+	}
+	var err error
+	if j.ttft, err = counted("ttft_ms", o.TTFTMs, meta.GridTTFTMs); err != nil {
+		return err
+	}
+	j.itl, err = counted("itl_ms", o.ITLMs, meta.GridITLMs)
+	return err
+}
+
+// counted finds a limit among those that requests were counted for.
+func counted(name string, v float64, limits []float64) (int, error) {
+	if i := slices.Index(limits, v); i >= 0 {
+		return i, nil
+	}
+	text := make([]string, len(limits))
+	for i, l := range limits {
+		text[i] = trim(l, 3)
+	}
+	return 0, inputf("--sla: %s=%s was not counted while the points ran; counted limits are %s: take one of these, or run the sweep again with that sla", name, trim(v, 6), strings.Join(text, ", "))
+}
+
+// sla is the SLA by which a point is judged.
+func (j *judge) sla(p *Point) SLA {
+	if j.opt.SLA.Set() {
+		return j.opt.SLA
+	}
+	return p.Setup.SLA
+}
+
+func (j *judge) one(p *Point) (Case, error) {
+	s := j.s
+	c := Case{Point: p, TTFTOK: math.NaN(), ITLOK: math.NaN()}
+	float := func(name string) func(int) float64 { return j.reader(name) }
+	hours, tokens, duration := float("gpu_hours"), float("total_output_tokens"), float("duration_ms")
+	c.Throughput = s.Over(p, "output_throughput_tok_s")
+	c.TokensPerUser = s.Over(p, "mean_output_token_throughput_per_user")
+	c.TTFTMs, c.ITLMs = s.Over(p, "p95_ttft_ms"), s.Over(p, "p95_itl_ms")
+	perGPU := s.derived(p, func(i int) float64 { return ratio(tokens(i), hours(i)*3600) })
+	c.TokensPerGPU = EstimateOf(perGPU.Values)
+	c.GPUs = float64(p.GPUs)
+	if p.Setup.Planner || p.GPUs == 0 {
+		c.GPUs = EstimateOf(s.derived(p, func(i int) float64 { return ratio(hours(i)*3.6e6, duration(i)) }).Values).Mean
+	}
+	done, asked := float("completed_requests"), float("num_requests")
+	c.Incomplete = EstimateOf(s.derived(p, func(i int) float64 { return 1 - ratio(done(i), asked(i)) }).Values).Mean
+	j.attain(&c)
+	if err := j.price(&c); err != nil {
+		return c, err
+	}
+	c.Objective = perGPU
+	return c, nil
+}
+
+// reader reads a column as numbers, NaN for null.
+func (j *judge) reader(name string) func(int) float64 {
+	col := j.column(name)
+	return func(i int) float64 {
+		if col == nil {
+			return math.NaN()
+		}
+		v, ok := col.Float(i)
+		if !ok {
+			return math.NaN()
+		}
+		return v
+	}
+}
+
+// ratio is a/b, NaN where b is 0.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// attain judges the SLA: by what the run counted, or by the grid.
+func (j *judge) attain(c *Case) {
+	sla := j.sla(c.Point)
+	share := j.reader("sla_attainment")
+	if j.ttft >= 0 {
+		share = func(i int) float64 { return j.within(i, j.ttft, j.itl) }
+	}
+	c.attainmentMean = math.NaN()
+	if sla.Set() {
+		c.Attainment = EstimateOf(j.s.derived(c.Point, share).Values)
+	}
+	if c.Attainment.OK() {
+		c.attainmentMean = c.Attainment.Mean
+	}
+	c.Meets = !sla.Set() || c.Attainment.OK() && c.Attainment.Mean >= j.opt.Attainment
+	meta := &j.s.Frame.Meta
+	alone := func(ttft, itl int) float64 {
+		if ttft < 0 || itl < 0 || j.grid == nil {
+			return math.NaN()
+		}
+		e := EstimateOf(j.s.derived(c.Point, func(i int) float64 { return j.within(i, ttft, itl) }).Values)
+		if !e.OK() {
+			return math.NaN()
+		}
+		return e.Mean
+	}
+	c.TTFTOK = alone(slices.Index(meta.GridTTFTMs, sla.TTFTMs), len(meta.GridITLMs)-1)
+	c.ITLOK = alone(len(meta.GridTTFTMs)-1, slices.Index(meta.GridITLMs, sla.ITLMs))
+}
+
+// within is the share of the requests that arrived which are within two limits.
+func (j *judge) within(row, ttft, itl int) float64 {
+	g, ok := j.grid.Grid(row)
+	n, known := j.requests.Float(row)
+	if !ok || !known || n == 0 {
+		return math.NaN()
+	}
+	return float64(g[ttft][itl]) / n
+}
+
+// price fills in the costs, from the sweep or from given prices.
+func (j *judge) price(c *Case) error {
+	usd := j.reader("cost_usd")
+	if len(j.opt.Prices) > 0 {
+		pre, dec, err := j.prices(c.Point)
+		if err != nil {
+			return err
+		}
+		pws, pg, dws, dg := j.reader("prefill_worker_seconds"), j.reader("prefill_gpus_per_worker"), j.reader("decode_worker_seconds"), j.reader("decode_gpus_per_worker")
+		usd = func(i int) float64 {
+			return float64(pws(i)*pg(i)/3600*pre) + float64(dws(i)*dg(i)/3600*dec)
+		}
+	}
+	tokens, duration := j.reader("total_output_tokens"), j.reader("duration_ms")
+	over := func(of func(int) float64) Estimate { return EstimateOf(j.s.derived(c.Point, of).Values) }
+	c.USDPerMillion = over(func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
+	c.USDPerHour = over(func(i int) float64 { return ratio(usd(i)*3.6e6, duration(i)) })
+	good := j.good(c)
+	c.USDPerGood = over(func(i int) float64 { return ratio(usd(i), good(i)) })
+	return nil
+}
+
+// good counts the requests within the SLA.
+func (j *judge) good(c *Case) func(int) float64 {
+	if !j.sla(c.Point).Set() {
+		return func(int) float64 { return math.NaN() }
+	}
+	if j.ttft < 0 {
+		return j.reader("goodput_completed_requests")
+	}
+	asked := j.reader("num_requests")
+	return func(i int) float64 { return j.within(i, j.ttft, j.itl) * asked(i) }
+}
+
+// prices are those of a point's roles.
+func (j *judge) prices(p *Point) (prefill, decode float64, err error) {
+	if decode, err = j.priceOf(p.Setup.DecodeSystem); err == nil && p.Setup.Disaggregated {
+		prefill, err = j.priceOf(p.Setup.PrefillSystem)
+	}
+	return prefill, decode, err
+}
+
+func (j *judge) priceOf(system string) (float64, error) {
+	other := math.NaN()
+	for _, p := range j.opt.Prices {
+		switch p.System {
+		case system:
+			return p.USD, nil
+		case "default":
+			other = p.USD
+		}
+	}
+	if !math.IsNaN(other) {
+		return other, nil
+	}
+	if system == "" {
+		return 0, inputf("--price: the sweep does not say which GPUs it runs on: add default=USD")
+	}
+	return 0, inputf("--price: no price for %s: add %s=USD, or default=USD", system, system)
+}
+
+// better orders two cases by the objective, then fewer GPUs, then point id. It is
+// the one order of verdicts.
+func (a *Analysis) better(x, y *Case) int {
+	if c := a.rank(x, y); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(x.GPUs, y.GPUs); c != 0 {
+		return c
+	}
+	return cmp.Compare(x.ID, y.ID)
+}
+
+// rank compares the objectives: cost ascending, or tokens per GPU descending; what
+// has none comes last.
+func (a *Analysis) rank(x, y *Case) int {
+	vx, vy := x.objectiveMean, y.objectiveMean
+	switch nx, ny := math.IsNaN(vx), math.IsNaN(vy); {
+	case nx && ny:
+		return 0
+	case nx:
+		return 1
+	case ny:
+		return -1
+	case a.ByCost:
+		return cmp.Compare(vx, vy)
+	}
+	return cmp.Compare(vy, vx)
+}
+
+// objective chooses what verdicts go by: cost if every case has one, else tokens.
+func (a *Analysis) objective(cases []Case) {
+	a.ByCost = len(cases) > 0
+	for i := range cases {
+		a.ByCost = a.ByCost && (cases[i].USDPerMillion.OK() || !cases[i].TokensPerGPU.OK())
+	}
+	for i := range cases {
+		c := &cases[i]
+		if a.ByCost {
+			c.Objective = a.s.derived(c.Point, a.costOf(c))
+		}
+		if c.objectiveMean = EstimateOf(c.Objective.Values).Mean; len(c.Objective.Values) == 0 {
+			c.objectiveMean = math.NaN()
+		}
+	}
+}
+
+// why says in a few words why a case is not the one to deploy.
+func (a *Analysis) why(c, winner *Case) string {
+	switch {
+	case c == winner:
+		return "deploy"
+	case !c.Meets:
+		return "SLA " + c.Attainment.Plain(Percent) + a.fault(c)
+	case winner == nil:
+		return ""
+	}
+	d := Compare(winner.Objective, c.Objective)
+	if d.Noise() || d.Method == Equal {
+		return "~ the choice"
+	}
+	return d.Mark()
+}
+
+// fault names the phase that misses the SLA.
+func (a *Analysis) fault(c *Case) string {
+	switch {
+	case math.IsNaN(c.TTFTOK) || math.IsNaN(c.ITLOK):
+		return ""
+	case c.TTFTOK < c.ITLOK:
+		return fmt.Sprintf(", TTFT at fault (%s within)", Percent(c.TTFTOK))
+	case c.ITLOK < c.TTFTOK:
+		return fmt.Sprintf(", ITL at fault (%s within)", Percent(c.ITLOK))
+	}
+	return ", TTFT and ITL alike"
+}
