@@ -357,15 +357,20 @@ func (j *recommendJob) printOptimized(w io.Writer, s optimized) error {
 			failed++
 		}
 	}
-	rows := s.Feasible()
+	rows, title := s.Feasible(), "feasible, best first"
 	fmt.Fprintf(w, "%s: %d states evaluated, %d feasible, %d failed\n", s.mode(), len(s.Rows), len(rows), failed)
 	if r, ok := s.BestInfeasible(); ok {
 		fmt.Fprintf(w, "best infeasible: %s, penalty %s\n", stateText(r.State), shortest(r.Penalty))
 	}
+	if len(rows) > 0 {
+		fmt.Fprintf(w, "best: %s, score %s\n", stateText(rows[0].State), shortest(rows[0].Score))
+	} else {
+		rows, title = s.Infeasible(), "infeasible, nearest first"
+	}
 	if len(rows) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "best: %s, score %s\n", stateText(rows[0].State), shortest(rows[0].Score))
+	fmt.Fprintf(w, "%s:\n", title)
 	var shown []column
 	for _, c := range stateColumns(s.aggregated) {
 		if c.name != "router_mode" {
@@ -373,7 +378,7 @@ func (j *recommendJob) printOptimized(w io.Writer, s optimized) error {
 		}
 	}
 	all := s.columns()
-	for _, name := range [...]string{"total_gpus_used", "output_throughput_tok_s", "prefix_cache_reused_ratio", "mean_ttft_ms", "mean_tpot_ms", "mean_e2e_latency_ms"} {
+	for _, name := range [...]string{"total_gpus_used", "score", "violation_penalty", "output_throughput_tok_s", "prefix_cache_reused_ratio", "mean_ttft_ms", "mean_tpot_ms", "mean_e2e_latency_ms"} {
 		for _, c := range all {
 			if c.name == name {
 				shown = append(shown, c)

@@ -98,6 +98,9 @@ func (j *recommendJob) flags() (err error) {
 			return badInput(fmt.Errorf("--%s: must be at least 1, got %d", name, n))
 		}
 	}
+	if err := spec.CheckStack(j.c.String("stack")); err != nil {
+		return err
+	}
 	return badInput(checkOutputDir(j.dir, j.c.Bool("overwrite")))
 }
 
@@ -212,7 +215,7 @@ func (j *recommendJob) progress(format string, args ...any) {
 }
 
 // halvingShare is the share of the grid's requests that halving simulates at most.
-const halvingShare = 0.2
+const halvingShare = 0.24
 
 // halve runs successive halving over the live candidates.
 func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
@@ -227,7 +230,11 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 	for _, r := range plan.Rungs {
 		j.progress("rung: %d candidates, %d requests each", r.Candidates, r.Requests)
 	}
-	out, err := search.Halve(ctx, plan, func(ctx context.Context, trials []search.Trial) []search.Judged {
+	field := fieldOf(live)
+	if o := plan.Rungs[0]; len(plan.Rungs) == 1 {
+		j.progress("too few to halve: all %d run whole", o.Candidates)
+	}
+	out, err := search.Halve(ctx, plan, field, func(ctx context.Context, trials []search.Trial) []search.Judged {
 		return j.rung(ctx, live, trials, requests)
 	})
 	if err != nil {
@@ -236,12 +243,12 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 	j.plan = out
 	final := len(plan.Rungs) - 1
 	for i, e := range live {
-		e.last = &out.Last[i]
-		if e.evaluated = e.last.Rung == final && e.status != "eliminated"; e.evaluated || e.status != "feasible" && e.status != "infeasible" {
+		e.seen = &out.Seen[i]
+		if e.evaluated = e.seen.Rung == final && e.status != "eliminated"; e.evaluated || e.status != "feasible" && e.status != "infeasible" {
 			continue
 		}
 		e.status, e.category = "eliminated", ""
-		e.reason = fmt.Sprintf("rank %d of %d after %d requests", e.last.Rank+1, plan.Rungs[e.last.Rung].Candidates, plan.Rungs[e.last.Rung].Requests)
+		e.reason = fmt.Sprintf("rank %d of %d after %d requests", e.seen.Rank+1, plan.Rungs[e.seen.Rung].Candidates, plan.Rungs[e.seen.Rung].Requests)
 	}
 	return nil
 }
@@ -305,6 +312,9 @@ func (j *recommendJob) printTally() {
 		n["evaluated"], n["feasible"], n["infeasible"], n["unsupported"], n["failed"], n["timed_out"], n["cache_hits"])
 	if j.plan != nil {
 		text += fmt.Sprintf("; %d eliminated; %d requests simulated, %.1f%% of the grid's %d", n["eliminated"], j.simulated, 100*float64(j.simulated)/float64(max(j.whole, 1)), j.whole)
+		if j.plan.Settled {
+			text += "; no single decision improves the answer"
+		}
 	}
 	fmt.Fprintln(j.stderr, text)
 }

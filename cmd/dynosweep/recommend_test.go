@@ -234,7 +234,8 @@ func TestOneAbsurdCandidateIsRefusedAlone(t *testing.T) {
 	}
 }
 
-// space500 is a space of 500 aggregated deployments under Poisson load.
+// space500 is a space of 500 aggregated deployments under Poisson load that only the
+// larger ones can bear: on a prefix the small ones look best.
 const space500 = `
 engine:
   mode: aggregated
@@ -243,15 +244,21 @@ engine:
   backend: vllm
   workers:
     aggregated:
-      parallelism: {replicas: {choices: [1, 2, 3, 4, 6]}, tensor: 1}
+      parallelism: {replicas: {choices: [2, 3, 4, 6, 8]}, tensor: 1}
       scheduler: {max_batched_tokens: {choices: [512, 1024, 2048, 4096, 8192]}, max_sequences: {choices: [4, 8, 16, 64]}}
-      kv_cache: {block_size: {choices: [16, 32, 64, 128, 256]}, capacity: {type: fixed, blocks: 2048}}
+      kv_cache: {block_size: 64, capacity: {type: fixed, blocks: 512}}
       timing: {type: polynomial}
 traffic:
-  source: {type: synthetic-session, new_input_tokens_per_turn: 512, output_tokens_per_turn: 64, session: {turns: 2, shared_prefix_ratio: 0.5, prefix_groups: 4, inter_turn_delay_ms: 100}}
-  load: {type: poisson, sessions_per_second: 6, seed: $SEED}
+  source: {type: synthetic-session, new_input_tokens_per_turn: 2048, output_tokens_per_turn: 64, session: {turns: 2, shared_prefix_ratio: 0.5, prefix_groups: 4, inter_turn_delay_ms: 100}}
+  load: {type: poisson, sessions_per_second: 5, seed: $SEED}
   stop: {sessions: $SESSIONS}
-evaluation: {sla: {ttft_ms: 400, itl_ms: 40}}
+router:
+  policy: {choices: [round_robin, kv_router]}
+  overlap_score_credit: {choices: [0.5, 1]}
+  prefill_load_scale: {choices: [1, 4]}
+  temperature: 0
+  prefill_load_model: {type: none}
+evaluation: {sla: {ttft_ms: 1500, itl_ms: 40}}
 optimization: {target: $TARGET}
 optimizer: {algorithm: $ALGORITHM, seed: $SEED}
 `
@@ -266,7 +273,7 @@ func halvingAgainstGrid(t *testing.T, target string, seed, sessions int) (share,
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		doc, _, _ := mustRecommend(t, 0, path)
+		doc, _, _ := mustRecommend(t, 0, path, "--stack", "dynamo")
 		for _, c := range doc.Candidates {
 			if c.ID == doc.Views.Top[0] {
 				return doc, *c.Score
@@ -287,7 +294,7 @@ func halvingAgainstGrid(t *testing.T, target string, seed, sessions int) (share,
 func TestHalvingFindsTheGridsWinner(t *testing.T) {
 	targets, seeds, sessions := []string{"goodput_per_gpu"}, 1, 60
 	if os.Getenv("DYNOSWEEP_LONG") != "" {
-		targets, seeds, sessions = []string{"goodput_per_gpu", "e2e_latency"}, 10, 400
+		targets, seeds, sessions = []string{"goodput_per_gpu", "goodput", "throughput_per_gpu", "e2e_latency"}, 10, 400
 	}
 	for _, target := range targets {
 		for seed := 1; seed <= seeds; seed++ {

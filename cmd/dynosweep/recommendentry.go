@@ -29,7 +29,7 @@ type entry struct {
 	penalty                  float64        // how far beyond the SLA
 	beyond                   bool           // a gate: strict SLA or least goodput is missed
 	simulated                int64
-	last                     *search.Last // halving only
+	seen                     *search.Seen // halving only
 	path                     string       // of its file
 	top, pareto              bool
 }
@@ -290,4 +290,35 @@ func (j *recommendJob) counts() map[string]int {
 		n[e.status]++
 	}
 	return n
+}
+
+// fieldOf groups candidates by mode, GPUs and size of the load, and finds those that
+// differ in one decision; the decisions of an adapter section count as one too.
+func fieldOf(live []*entry) search.Field {
+	f := search.Field{Group: make([]int, len(live))}
+	groups, alike := map[string]int{}, map[string][]int{}
+	slots := make([][]string, len(live)) // [candidate], the sets it is in
+	for i, e := range live {
+		g := fmt.Sprint(e.mode, e.candidate.GPUs, e.load.Requests, e.load.InFlight)
+		if _, ok := groups[g]; !ok {
+			groups[g] = len(groups)
+		}
+		f.Group[i] = groups[g]
+		for _, rest := range e.candidate.Without() {
+			alike[rest] = append(alike[rest], i)
+			slots[i] = append(slots[i], rest)
+		}
+	}
+	f.Near = func(c int) []int {
+		var out []int
+		for _, s := range slots[c] {
+			for _, other := range alike[s] {
+				if other != c && !slices.Contains(out, other) {
+					out = append(out, other)
+				}
+			}
+		}
+		return out
+	}
+	return f
 }

@@ -59,9 +59,9 @@ func (j *recommendJob) show(e *entry) candidateJSON {
 			c.Provenance["sla_penalty"] = e.penalty
 		}
 	}
-	if e.last != nil {
-		c.Provenance["rung"], c.Provenance["rung_rank"], c.Provenance["simulated_requests"] = e.last.Rung, e.last.Rank+1, e.simulated
-		if before := e.last.Before.Objectives; e.evaluated && len(before) > 0 {
+	if e.seen != nil {
+		c.Provenance["rung"], c.Provenance["rung_rank"], c.Provenance["simulated_requests"] = e.seen.Rung, e.seen.Rank+1, e.simulated
+		if before := e.seen.Before.Objectives; e.evaluated && len(before) > 0 {
 			c.Provenance["prefix_score"] = before[0]
 		}
 	}
@@ -159,7 +159,7 @@ func (j *recommendJob) provenance() map[string]any {
 		for _, r := range j.plan.Plan.Rungs {
 			rungs = append(rungs, rung(r))
 		}
-		p["halving"] = map[string]any{"rungs": rungs, "share": j.plan.Plan.Share, "simulated_requests": j.simulated, "grid_requests": j.whole}
+		p["halving"] = map[string]any{"rungs": rungs, "share": j.plan.Plan.Share, "simulated_requests": j.simulated, "grid_requests": j.whole, "settled": j.plan.Settled}
 	}
 	return p
 }

@@ -4,25 +4,33 @@
 // Two searches stand here:
 //
 //	sweep, err := Optimize(ctx, space, goal, run)    greedy over dense topologies
-//	out, err := Halve(ctx, plan, judge)              any list of candidates
+//	out, err := Halve(ctx, plan, field, judge)       any list of candidates
 //
 // Optimize is the replay optimiser (spec sweeps-and-schema 4), step by step equal to
 // the reference's: given the same figures it visits the same states in the same
 // order and keeps the same tables.
 //
-// Halve is successive halving over a growing prefix of the load. A Plan fixes
-// beforehand how many candidates run how many requests; the last rung runs whole
-// loads. What it promises, for a plan made with a share s of the grid's requests:
+// Halve is successive halving over a growing prefix of the load, then a local search
+// with whole runs. A Plan fixes beforehand how many candidates run how many requests:
+// a sixteenth of the load for all, a quarter for the better ones, the whole for the
+// finalists. What is left of the budget runs the neighbours of the best, those that
+// differ from it in one decision, until none is better. What it promises for a plan
+// with a share s of the grid's requests:
 //
 //   - the requests simulated are at most s times those of the grid, always;
-//   - the figures of the finalists are those of whole runs, the same as the grid's;
-//   - if on every rung the score of each candidate differs by at most a fraction e
-//     from its whole run's, and bounds are met or missed as there, the winner's score is within
-//     2e/(1-e) of the grid's best:
-//     a better candidate can only be dropped for one that looks as good. Prefix and
-//     whole score of every finalist are kept, so that e can be looked at;
-//   - a candidate that is stopped within a rung could not have been kept: the bound
-//     that stops it holds for every way the run could have gone on.
+//   - the figures of the answer are those of whole runs, the same as the grid's;
+//   - if the local search came to its end (Settled), no candidate that differs from
+//     the answer in one decision is better;
+//   - if on each rung every score differs by at most a fraction e from that of the
+//     whole run, and bounds are met or missed as there, each of the two prefixes costs
+//     at most a factor (1-e)/(1+e) of the grid's best score: a better candidate is only
+//     dropped for one that looks as good;
+//   - a candidate that is stopped early could not have been kept: the bound that stops
+//     it holds for every way in which the run could have gone on.
+//
+// Prefixes mislead most between deployments of different size: the small one shines
+// until its queue has grown. So half of the places on a rung go round the groups of
+// the field, the best of each in turn.
 //
 // Ranking is a pure function of score, GPUs and configuration (Ranked, Compare,
 // Front). Scores grow with quality; times are ms, rates per second. Nothing is drawn

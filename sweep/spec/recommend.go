@@ -84,6 +84,7 @@ var (
 // million requests: more than five are a mistake of a relative load.
 const (
 	defaultMaxGPUs     = 32
+	maxSearchGPUs      = 1 << 14
 	defaultMaxTrials   = 320
 	defaultParallelism = 16
 	defaultTimeoutS    = 600
@@ -94,6 +95,9 @@ const (
 // ReadRecommend reads an AISimulate file with domains, or an older Sweeper file
 // (spec sweeps-and-schema 6).
 func ReadRecommend(path string, o RecommendOptions, files *Files) (*Recommend, error) {
+	if err := CheckStack(o.Stack); err != nil {
+		return nil, err
+	}
 	text, err := files.document("", path)
 	if err != nil {
 		return nil, err
@@ -101,12 +105,17 @@ func ReadRecommend(path string, o RecommendOptions, files *Files) (*Recommend, e
 	return ParseRecommend(path, filepath.Dir(path), text, o, files)
 }
 
+// CheckStack refuses a --stack that does not exist.
+func CheckStack(name string) error {
+	if !slices.Contains(stacks, name) {
+		return &Fault{Origin: "--stack", Msg: "unknown variant `" + name + "`, expected " + oneOf(stacks)}
+	}
+	return nil
+}
+
 // ParseRecommend is ReadRecommend on a text; origin names it in messages, dir is the
 // folder that paths start from.
 func ParseRecommend(origin, dir string, text []byte, o RecommendOptions, files *Files) (*Recommend, error) {
-	if !slices.Contains(stacks, o.Stack) {
-		return nil, &Fault{Origin: "--stack", Msg: "unknown variant `" + o.Stack + "`, expected " + oneOf(stacks)}
-	}
 	root, err := parseYAML(origin, text)
 	if err != nil {
 		return nil, err
@@ -191,6 +200,7 @@ func (r *recommender) optimization(m mapping) {
 	least, most := c.uint("min_candidate_gpus", 32, orNull), c.uint("max_candidate_gpus", 32, notNull)
 	g.MinGPUs, g.MaxGPUs = least.int(0), most.int(defaultMaxGPUs)
 	c.rule(g.MaxGPUs > 0, "max_candidate_gpus", "max_candidate_gpus must be positive")
+	c.rule(g.MaxGPUs <= maxSearchGPUs, "max_candidate_gpus", fmt.Sprintf("max_candidate_gpus must be at most %d, got %d", maxSearchGPUs, g.MaxGPUs))
 	c.rule(g.MinGPUs <= g.MaxGPUs, "min_candidate_gpus", "min_candidate_gpus must not exceed max_candidate_gpus")
 	goodput := c.float("min_goodput_rps", orNull)
 	g.MinGoodputRPS = goodput.v

@@ -238,7 +238,7 @@ func (r *recommender) groups(m mapping, groups []presetGroup, all bool) []decisi
 			continue
 		}
 		options, _ := r.group(m, &groups[i])
-		out = append(out, decision{options})
+		out = append(out, decision{options: options})
 	}
 	return out
 }
@@ -330,15 +330,15 @@ func (r *recommender) predictorsFor(m mapping, policy option) []decision {
 	}
 	options, _ := r.group(m, &g)
 	if len(options) < 2 || !r.f.ok() {
-		return []decision{{options}}
+		return []decision{{options: options}}
 	}
 	if policy.value("enable_throughput_scaling") != "true" {
 		r.notice("planner.load_predictor: the first candidate is used where throughput scaling is off (no_throughput_scaling_candidate)")
-		return []decision{{options[:1]}}
+		return []decision{{options: options[:1]}}
 	}
 	seconds, err := strconv.Atoi(orText(policy.value("throughput_adjustment_interval_seconds"), "180"))
 	if err != nil || seconds <= 0 {
-		return []decision{{options[:1]}}
+		return []decision{{options: options[:1]}}
 	}
 	best, ok := r.chosen[seconds]
 	if !ok {
@@ -348,7 +348,7 @@ func (r *recommender) predictorsFor(m mapping, policy option) []decision {
 		}
 		r.chosen[seconds] = best
 	}
-	return []decision{{options[best : best+1]}}
+	return []decision{{options: options[best : best+1]}}
 }
 
 // rankPredictors returns the best of the options for an interval.

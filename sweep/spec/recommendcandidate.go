@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +33,8 @@ type Candidate struct {
 	Config  []byte // the whole concrete document as canonical JSON
 	Refused *Refusal
 
-	doc *node
+	doc   *node
+	knobs map[string]any
 }
 
 // Candidate makes candidate i of a branch.
@@ -44,7 +47,7 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 			knobs[a.path] = a.v.plain()
 		}
 	}
-	c := Candidate{doc: doc}
+	c := Candidate{doc: doc, knobs: knobs}
 	var err error
 	if r.fraction {
 		c.doc, err = r.relative(doc)
@@ -62,6 +65,38 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	c.Key = c.ID + " " + c.Run.Decode.System()
 	c.Refused = r.beyond(&c)
 	return c
+}
+
+// Without returns, for every decision of the candidate, what the others are: two
+// candidates that share one of these texts differ in that decision alone. The
+// decisions of the router, of the Planner and of the parallel shapes of both roles
+// count as one decision together, too.
+func (c *Candidate) Without() []string {
+	keys := slices.Sorted(maps.Keys(c.knobs))
+	var out []string
+	drop := func(name string, gone func(key string) bool) {
+		rest := map[string]any{}
+		for _, k := range keys {
+			if !gone(k) {
+				rest[k] = c.knobs[k]
+			}
+		}
+		text, _ := json.Marshal(rest)
+		out = append(out, name+" "+string(text))
+	}
+	for _, k := range keys {
+		drop(k, func(key string) bool { return key == k })
+	}
+	for _, section := range [...]string{"router", "planner"} {
+		within := func(key string) bool { return key == section || strings.HasPrefix(key, section+".") }
+		if slices.ContainsFunc(keys, within) {
+			drop(section+".*", within)
+		}
+	}
+	if len(out) > 0 && c.Run.Prefill != nil {
+		drop("parallelism", func(key string) bool { return strings.Contains(key, ".parallelism") })
+	}
+	return out
 }
 
 // lower reads a concrete document as predict does.

@@ -48,6 +48,7 @@ func (r *recommender) branches(m mapping) {
 		}
 		b := SearchBranch{Mode: v.text, base: doc}
 		b.space = r.space(e, w, doc, roles)
+		settle(b.space)
 		if b.Size = product(b.space); b.Size == 0 && r.f.ok() {
 			r.notice("mode %s has no candidate within %d GPUs", v.text, r.out.Goal.MaxGPUs)
 			continue
@@ -170,7 +171,7 @@ func (r *recommender) shapes(e, w mapping, roles []string, backend, system strin
 			free = append(free, r.listed(preset, role))
 		}
 	}
-	return append(r.pooled(roles, pools, free), free...)
+	return append(r.pooled(e, roles, pools, free), free...)
 }
 
 // empty reports a mapping without keys.
@@ -210,7 +211,7 @@ func (r *recommender) listed(n *node, role string) decision {
 
 // pooled decides among the shapes of the default pools. With one pool beside other
 // decisions the budget is checked per candidate.
-func (r *recommender) pooled(roles []string, pools [][]shape, free []decision) []decision {
+func (r *recommender) pooled(e mapping, roles []string, pools [][]shape, free []decision) []decision {
 	g := &r.out.Goal
 	fits := func(gpus int) bool { return gpus <= g.MaxGPUs && gpus >= g.MinGPUs }
 	var d decision
@@ -234,6 +235,10 @@ func (r *recommender) pooled(roles []string, pools [][]shape, free []decision) [
 	default:
 		for _, a := range pools[0] {
 			for _, b := range pools[1] {
+				if len(d.options) > maxVariants {
+					r.f.badType(e.node, fmt.Sprintf("more than %d combinations of parallel shapes: lower max_candidate_gpus, or list the shapes", maxVariants))
+					return nil
+				}
 				if fits(a.gpus() + b.gpus()) {
 					d.options = append(d.options, option{set: []assign{a.assign(roles[0]), b.assign(roles[1])}})
 				}

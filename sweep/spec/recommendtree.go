@@ -11,7 +11,10 @@ import (
 // decision is one choice of a search: alternatives, each of which may write values
 // and open decisions of its own. A search space is a product of decisions, so that
 // it is counted and addressed without being written out.
-type decision struct{ options []option }
+type decision struct {
+	options []option
+	ends    []int64 // [option], combinations up to and with it; made by settle
+}
 
 // option is one alternative.
 type option struct {
@@ -29,22 +32,40 @@ type assign struct {
 // maxSpace bounds what is counted; a larger space counts as so many.
 const maxSpace = int64(1) << 50
 
+// settle counts the combinations of every decision below; spaces are counted and
+// addressed after it.
+func settle(ds []decision) {
+	for i := range ds {
+		d := &ds[i]
+		if len(d.ends) == len(d.options) {
+			continue // shared with another option
+		}
+		d.ends = make([]int64, len(d.options))
+		n := int64(0)
+		for k := range d.options {
+			settle(d.options[k].then)
+			n = min(n+product(d.options[k].then), maxSpace)
+			d.ends[k] = n
+		}
+	}
+}
+
+func (d *decision) size() int64 {
+	if len(d.ends) == 0 {
+		return 0
+	}
+	return d.ends[len(d.ends)-1]
+}
+
+// product is the number of combinations of settled decisions.
 func product(ds []decision) int64 {
 	n := int64(1)
 	for i := range ds {
 		size := ds[i].size()
 		if size > 0 && n > maxSpace/size {
-			return maxSpace
+			n = maxSpace / size // counts as maxSpace, unless another has nothing
 		}
 		n *= size
-	}
-	return n
-}
-
-func (d *decision) size() int64 {
-	n := int64(0)
-	for i := range d.options {
-		n = min(n+product(d.options[i].then), maxSpace)
 	}
 	return n
 }
@@ -63,15 +84,13 @@ func pick(ds []decision, i int64, out []assign) []assign {
 }
 
 func (d *decision) pick(i int64, out []assign) []assign {
-	for k := range d.options {
-		o := &d.options[k]
-		if n := product(o.then); i >= n {
-			i -= n
-			continue
-		}
-		return pick(o.then, i, append(out, o.set...))
+	k, _ := slices.BinarySearch(d.ends, i+1) // the first that ends after i
+	before := int64(0)
+	if k > 0 {
+		before = d.ends[k-1]
 	}
-	panic("spec: a combination outside its space")
+	o := &d.options[k]
+	return pick(o.then, i-before, append(out, o.set...))
 }
 
 // one is a decision that is taken.
