@@ -35,8 +35,6 @@ type handoff struct {
 	sourceLive      bool // the prefill scheduler knows the request
 	destinationLive bool // the decode scheduler knows the request
 	held, reserved  bool
-	transferring    bool
-	activated       bool
 	decodeDone      bool
 	closed          bool // source released, or cleanup done
 	failing         bool
@@ -253,7 +251,6 @@ func (h *handoffs) applied(s *Sim, a action, w *worker) error {
 	d := q.rec.Detail
 	switch a.kind {
 	case activateDestination:
-		q.hand.activated = true
 		if d != nil {
 			d.DestinationActivatedMs = s.nowMs
 		}

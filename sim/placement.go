@@ -47,7 +47,7 @@ func (s *Sim) releaseArrivals() (bool, error) {
 func (s *Sim) arrive(r *workload.Request) int32 {
 	id := s.slots.take()
 	q := &s.slots.items[id]
-	q.src, q.worker, q.rank, q.sawOut, q.queued = r, -1, -1, false, false
+	q.src, q.worker, q.rank, q.sawOut = r, -1, -1, false
 	q.rec.Reset()
 	q.rec.Ordinal, q.rec.ArrivalMs = r.Ordinal, r.ArrivalMs
 	q.rec.Input, q.rec.Requested = r.PromptTokens, r.OutputTokens
@@ -115,7 +115,6 @@ func (s *Sim) placeAggregated(id int32) error {
 		return err
 	}
 	if queued {
-		s.slots.items[id].queued = true
 		return nil
 	}
 	return s.dispatch(route)
@@ -129,7 +128,7 @@ func (s *Sim) dispatch(route router.Route) error {
 	if err := s.settle(w); err != nil {
 		return err
 	}
-	q.worker, q.rank, q.queued = route.Worker, route.Rank, false
+	q.worker, q.rank = route.Worker, route.Rank
 	s.countHit(route)
 	w.inflight++
 	rk := &w.ranks[route.Rank]
@@ -142,8 +141,8 @@ func (s *Sim) dispatch(route router.Route) error {
 
 // released dispatches requests that a hook let go, in order.
 func (s *Sim) released(p *pool, routes []router.Route) error {
-	if f, ok := p.placement.(interface{ Err() error }); ok && f.Err() != nil {
-		return policyError(f.Err())
+	if p.fault != nil && p.fault.Err() != nil {
+		return policyError(p.fault.Err())
 	}
 	if len(routes) == 0 {
 		return nil

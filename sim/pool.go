@@ -21,6 +21,7 @@ type pool struct {
 	kind      metrics.Pool
 	cfg       PoolConfig
 	placement router.Placement
+	fault     faulty    // of the placement, if it has one to tell
 	workers   []*worker // [id]; nil once removed, ids are never used again
 	present   []*worker // those not removed, ids ascending
 	ready     bitset    // idle workers that may have work
@@ -31,6 +32,27 @@ type pool struct {
 	countedMs float64
 	waiting   []action         // disaggregated: actions parked until a worker is active
 	gone      metrics.Counters // counted by removed workers since the last sample
+}
+
+// faulty is a placement whose released requests can fail, which its hooks have no
+// other way to say.
+type faulty interface{ Err() error }
+
+// list returns the ids of the pool's workers by state, ascending, in the room of
+// three older lists.
+func (p *pool) list(up, coming, going []int32) (_, _, _ []int32) {
+	up, coming, going = up[:0], coming[:0], going[:0]
+	for _, w := range p.present {
+		switch w.state {
+		case active:
+			up = append(up, w.id)
+		case starting:
+			coming = append(coming, w.id)
+		case draining:
+			going = append(going, w.id)
+		}
+	}
+	return up, coming, going
 }
 
 // bitset is a set of small ids.

@@ -232,7 +232,6 @@ type script struct {
 	at     []float64
 	wanted []sim.Decision
 	next   int
-	seen   []sim.Snapshot
 }
 
 func (p *script) FirstTickMs() float64 { return p.at[0] }

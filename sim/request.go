@@ -13,7 +13,6 @@ type request struct {
 	worker int32 // where its tokens are made: aggregated or decode worker and rank
 	rank   int32
 	sawOut bool // a signal of it was seen: prefill_completed is behind it
-	queued bool // waiting in the router of the aggregated pool
 	hand   handoff
 }
 
@@ -22,12 +21,10 @@ type slots struct {
 	items []request
 	free  []int32
 	live  int // in the cluster, router queues and open handoffs included
-	peak  int
 }
 
 func (s *slots) take() int32 {
 	s.live++
-	s.peak = max(s.peak, s.live)
 	if n := len(s.free); n > 0 {
 		id := s.free[n-1]
 		s.free = s.free[:n-1]

@@ -117,16 +117,9 @@ func (s *Sim) snapshot() {
 const idleMetricMs = 1000
 
 func (s *Sim) poolSnapshot(p *pool, v *PoolSnapshot) {
-	v.Metrics, v.Active, v.Starting, v.Draining = v.Metrics[:0], v.Active[:0], v.Starting[:0], v.Draining[:0]
+	v.Metrics = v.Metrics[:0]
+	v.Active, v.Starting, v.Draining = p.list(v.Active, v.Starting, v.Draining)
 	for _, w := range p.present {
-		switch w.state {
-		case active:
-			v.Active = append(v.Active, w.id)
-		case starting:
-			v.Starting = append(v.Starting, w.id)
-		case draining:
-			v.Draining = append(v.Draining, w.id)
-		}
 		for i := range w.ranks {
 			rk := &w.ranks[i]
 			if w.state != active {

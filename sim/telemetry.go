@@ -74,18 +74,11 @@ func (s *Sim) fillSample(kind metrics.SampleKind) {
 }
 
 func (s *Sim) fillPool(p *pool, v *metrics.PoolSample) {
-	v.Ranks, v.Active, v.Starting, v.Draining = v.Ranks[:0], v.Active[:0], v.Starting[:0], v.Draining[:0]
+	v.Ranks = v.Ranks[:0]
+	v.Active, v.Starting, v.Draining = p.list(v.Active, v.Starting, v.Draining)
 	v.Pending, v.Interval = p.placement.Queued(), p.gone
 	p.gone = metrics.Counters{}
 	for _, w := range p.present {
-		switch w.state {
-		case active:
-			v.Active = append(v.Active, w.id)
-		case starting:
-			v.Starting = append(v.Starting, w.id)
-		case draining:
-			v.Draining = append(v.Draining, w.id)
-		}
 		for i := range w.ranks {
 			rk := &w.ranks[i]
 			g := &rk.gauges

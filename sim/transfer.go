@@ -6,7 +6,6 @@ import "math"
 func (s *Sim) startTransfer(id int32) error {
 	h := &s.handoffs
 	q := &s.slots.items[id]
-	q.hand.transferring = true
 	t := s.prefill.cfg.Transfer
 	tokens := float64(q.rec.Input)
 	if t.DestinationMissing {
@@ -42,7 +41,6 @@ func (s *Sim) transferDone(ordinal int64) error {
 }
 
 func (s *Sim) transferred(id int32) error {
-	s.slots.items[id].hand.transferring = false
 	s.handoffs.push(activateDestination, id)
 	return nil
 }
