@@ -150,14 +150,14 @@ func (j *recommendJob) search(ctx context.Context) error {
 		part := live[from:min(from+chunk, len(live))]
 		trials := make([]sweep.Trial, len(part))
 		for i, e := range part {
-			trials[i] = j.trial(e)
+			trials[i] = j.trial(e) // made again, so that only what runs is held
 		}
 		tried := j.in.Try(ctx, trials, j.jobs, j.memory)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		for i, e := range part {
-			j.judge(e, &tried[i])
+			j.judge(e, trials[i].Run, &tried[i])
 			e.evaluated = true
 		}
 		j.progress("%d of %d candidates evaluated", from+len(part), len(live))
@@ -168,7 +168,7 @@ func (j *recommendJob) search(ctx context.Context) error {
 // materialise turns picks into candidates; those that come to an earlier
 // configuration are folded.
 func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]*entry, error) {
-	seen := map[string]bool{}
+	seen, halving := map[string]bool{}, j.doc.Optimizer.Algorithm == "halving"
 	var live []*entry
 	for n, p := range picks {
 		if err := ctx.Err(); err != nil {
@@ -179,7 +179,8 @@ func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]
 			j.cacheHits++
 			continue
 		}
-		e := &entry{id: fmt.Sprintf("candidate-%06d", n+1), candidate: c, mode: j.doc.Branches[p.Branch].Mode}
+		e := &entry{id: fmt.Sprintf("candidate-%06d", n+1), pick: p, candidate: c.Slim(), mode: j.doc.Branches[p.Branch].Mode,
+			fixed: c.Run.Planner == nil}
 		j.entries = append(j.entries, e)
 		if c.Key != "" {
 			seen[c.Key] = true
@@ -197,7 +198,9 @@ func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]
 			e.reason = fmt.Sprintf("%d requests: optimizer.max_candidate_requests is %d", load.Requests, j.doc.Optimizer.MaxRequests)
 			continue
 		}
-		e.load = load
+		if e.load = load; halving {
+			e.without = c.Without()
+		}
 		j.whole += load.Requests
 		live = append(live, e)
 	}
@@ -205,7 +208,8 @@ func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]
 }
 
 func (j *recommendJob) trial(e *entry) sweep.Trial {
-	return sweep.Trial{Run: &e.candidate.Run, Timeout: time.Duration(j.doc.Optimizer.TimeoutS * float64(time.Second))}
+	c := j.doc.Candidate(e.pick.Branch, e.pick.Index)
+	return sweep.Trial{Run: &c.Run, Timeout: time.Duration(j.doc.Optimizer.TimeoutS * float64(time.Second))}
 }
 
 func (j *recommendJob) progress(format string, args ...any) {
@@ -279,7 +283,7 @@ func (j *recommendJob) rung(ctx context.Context, live []*entry, trials []search.
 	}
 	for k, i := range at {
 		e := live[trials[i].Candidate]
-		j.judge(e, &tried[k])
+		j.judge(e, runs[k].Run, &tried[k])
 		out[i].Simulated, out[i].Standing = tried[k].Simulated, e.standing()
 	}
 	return out

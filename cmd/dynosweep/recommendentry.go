@@ -18,7 +18,10 @@ import (
 type entry struct {
 	id        string // candidate-NNNNNN
 	mode      string
-	candidate spec.Candidate
+	pick      search.Pick
+	candidate spec.Candidate // slim
+	fixed     bool           // no Planner
+	without   []string       // halving only: see spec.Candidate.Without
 	load      sweep.Load
 	evaluated bool // its figures are those of a whole run
 
@@ -46,7 +49,7 @@ var keptMetrics = []string{"num_requests", "completed_requests", "num_ttft_sampl
 	"goodput_output_throughput_tok_s", "gpu_hours", "duration_ms"}
 
 // judge reads what a trial came to.
-func (j *recommendJob) judge(e *entry, t *sweep.Tried) {
+func (j *recommendJob) judge(e *entry, run *spec.Run, t *sweep.Tried) {
 	e.simulated += t.Simulated
 	j.simulated += t.Simulated
 	e.metrics, e.objectives, e.beyond, e.penalty = nil, nil, false, 0
@@ -63,7 +66,7 @@ func (j *recommendJob) judge(e *entry, t *sweep.Tried) {
 		}
 		return
 	}
-	e.metrics = j.keep(e, t.Outcome)
+	e.metrics = j.keep(e, run, t.Outcome)
 	var err error
 	if e.objectives, err = j.target.Objectives(e.metrics); err != nil {
 		e.status, e.category, e.reason = "failed", "invalid_metrics", err.Error()
@@ -92,7 +95,7 @@ func failure(t *sweep.Tried) (status, category, reason string) {
 }
 
 // keep gathers the kept numbers, the deployment's size and, with prices, its cost.
-func (j *recommendJob) keep(e *entry, o *sweep.Outcome) kept {
+func (j *recommendJob) keep(e *entry, run *spec.Run, o *sweep.Outcome) kept {
 	f := kept{}
 	for _, key := range keptMetrics {
 		if v, ok := o.Summary.Get(key); ok {
@@ -100,14 +103,14 @@ func (j *recommendJob) keep(e *entry, o *sweep.Outcome) kept {
 		}
 	}
 	f[search.UsedGPUs] = float64(e.candidate.GPUs)
-	if e.candidate.Run.Planner != nil {
+	if !e.fixed {
 		f["planner_total_ticks"] = float64(o.Result.Ticks)
 		f[search.UsedGPUs] = search.AverageGPUs(f)
 	}
 	if !j.doc.Cost.Asked() {
 		return f
 	}
-	usd, err := sweep.CostUSD(&j.doc.Cost, &e.candidate.Run, o)
+	usd, err := sweep.CostUSD(&j.doc.Cost, run, o)
 	if err != nil {
 		return f
 	}
@@ -197,7 +200,6 @@ func (e *entry) standing() search.Standing {
 // output token of the load over the time so far bounds a rate, GPUs at the start
 // bound the average without a Planner.
 func (j *recommendJob) ceiling(e *entry, nowMs float64) float64 {
-	fixed := e.candidate.Run.Planner == nil
 	rate := math.Inf(1)
 	if nowMs > 0 {
 		rate = float64(e.load.OutputTokens) / (nowMs / 1000)
@@ -206,11 +208,11 @@ func (j *recommendJob) ceiling(e *entry, nowMs float64) float64 {
 	case search.ByThroughput, search.ByGoodput:
 		return rate
 	case search.ByThroughputPerGPU, search.ByGoodputPerGPU:
-		if fixed {
+		if e.fixed {
 			return rate / float64(e.candidate.GPUs)
 		}
 	case search.ByGPUs:
-		if fixed {
+		if e.fixed {
 			return -float64(e.candidate.GPUs)
 		}
 	}
@@ -304,7 +306,7 @@ func fieldOf(live []*entry) search.Field {
 			groups[g] = len(groups)
 		}
 		f.Group[i] = groups[g]
-		for _, rest := range e.candidate.Without() {
+		for _, rest := range e.without {
 			alike[rest] = append(alike[rest], i)
 			slots[i] = append(slots[i], rest)
 		}

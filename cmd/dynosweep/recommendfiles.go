@@ -90,7 +90,8 @@ func (j *recommendJob) writeFiles(v *views) error {
 	files := &outputs{}
 	defer files.discard()
 	for _, e := range v.top {
-		text, err := j.doc.YAML(&e.candidate, filepath.Dir(e.path))
+		c := j.doc.Candidate(e.pick.Branch, e.pick.Index)
+		text, err := j.doc.YAML(&c, filepath.Dir(e.path))
 		if err != nil {
 			return err
 		}
@@ -128,21 +129,31 @@ func (j *recommendJob) writeJSON(files *outputs, v *views) error {
 		}
 		return names
 	}
-	doc := struct {
-		Schema     string          `json:"schema_version"`
-		Retention  string          `json:"candidate_retention"`
-		Counts     map[string]int  `json:"counts"`
-		Candidates []candidateJSON `json:"candidates"`
-		Views      any             `json:"views"`
-		Provenance map[string]any  `json:"provenance"`
-	}{Schema: recommendationSchema, Retention: "all", Counts: j.counts(), Provenance: j.provenance(),
-		Views: map[string]any{"top_n": ids(v.top), "pareto_front": ids(v.front)}}
-	for _, e := range j.entries {
-		doc.Candidates = append(doc.Candidates, j.show(e))
+	head := struct {
+		Schema     string         `json:"schema_version"`
+		Retention  string         `json:"candidate_retention"`
+		Counts     map[string]int `json:"counts"`
+		Views      any            `json:"views"`
+		Provenance map[string]any `json:"provenance"`
+	}{recommendationSchema, "all", j.counts(), map[string]any{"top_n": ids(v.top), "pareto_front": ids(v.front)}, j.provenance()}
+	text, err := json.MarshalIndent(head, "", "  ")
+	if err != nil {
+		return err
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(doc)
+	out.Write(text[:len(text)-2]) // without the closing brace; errors show on commit
+	out.WriteString(",\n  \"candidates\": [")
+	for i, e := range j.entries { // one by one: there may be a hundred thousand
+		if text, err = json.MarshalIndent(j.show(e), "    ", "  "); err != nil {
+			return err
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString("\n    ")
+		out.Write(text)
+	}
+	_, err = out.WriteString("\n  ]\n}\n")
+	return err
 }
 
 // provenance says what searched.

@@ -236,6 +236,22 @@ func TestPredictorsAreRankedOncePerInterval(t *testing.T) {
 	}
 }
 
+func TestDefaultsLeaveOutWhatNoTableKnows(t *testing.T) {
+	o := RecommendOptions{PredictOptions: PredictOptions{Stack: "dynamo"}}
+	size := func() int64 {
+		r, err := ParseRecommend("r.yaml", "", []byte(searched(t)+"router: {policy: kv_router}\n"), o, &Files{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Branches[0].Size
+	}
+	both := size()
+	o.Experts = func(AICRequest) (bool, error) { return false, errors.New("unknown model") }
+	if none := size(); both != 2*none {
+		t.Errorf("%d candidates, without the estimate %d", both, none)
+	}
+}
+
 func TestSetReachesTheSearch(t *testing.T) {
 	r := mustRecommend(t, searched(t), "engine", "optimizer.algorithm=random", "optimizer.seed=7", "optimization.target=ttft", "engine.workers.aggregated.parallelism.tensor=2")
 	if r.Optimizer.Algorithm != "random" || r.Optimizer.Seed != 7 || r.Goal.Target != "ttft" || r.Candidate(0, 0).GPUs != 2 {
@@ -258,4 +274,15 @@ func FuzzRecommend(f *testing.F) {
 			r.Candidate(0, r.Branches[0].Size-1)
 		}
 	})
+}
+
+func BenchmarkCandidate(b *testing.B) {
+	r, err := recommend(b, example(b, "recommend.yaml"), "dynamo")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		r.Candidate(0, int64(i)*7919%r.Branches[0].Size)
+	}
 }

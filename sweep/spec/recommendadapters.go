@@ -53,12 +53,47 @@ func (r *recommender) router(n *node) []decision {
 
 func (r *recommender) kvKnobs(m mapping) []decision {
 	model := m.sub("prefill_load_model", "a mapping", []string{"type"})
-	var out []decision
-	out = append(out, values("router.prefill_load_model.type", r.domain(model.get("type"), decimalRange, "none", "ais")))
+	models := []string{"none", "ais"}
+	if model.get("type") == nil && !r.priced() {
+		r.notice("router.prefill_load_model ais is left out: no hardware table knows the model")
+		models = models[:1]
+	}
+	out := []decision{values("router.prefill_load_model.type", r.domain(model.get("type"), decimalRange, models...))}
 	for _, k := range routerKnobs {
 		out = append(out, values("router."+k.key, r.domain(m.get(k.key), decimalRange, k.def...)))
 	}
 	return out
+}
+
+// priced reports whether the hardware tables know the document's model, for the
+// first of its systems and backends; true where nobody can tell.
+func (r *recommender) priced() bool {
+	if r.o.Experts == nil {
+		return true
+	}
+	e := mapping{r.root.get("engine"), &faults{}}
+	backend, system := "vllm", ""
+	if v := e.get("backend"); v != nil {
+		backend = v.first()
+	}
+	if v := e.get("hardware"); v != nil && v.text != "auto" {
+		system = v.first()
+	} else {
+		system = r.hardware.first()
+	}
+	_, err := r.o.Experts(shape{replicas: 1, tensor: 1, attentionData: 1}.request(e, "aggregated", backend, system))
+	return err == nil
+}
+
+// first is the first value of a domain as text, "" if there is none.
+func (n *node) first() string {
+	if c := n.get("choices"); c != nil && len(c.items) > 0 {
+		n = c.items[0]
+	}
+	if n == nil {
+		return ""
+	}
+	return n.text
 }
 
 // preset is a named set of values of the Planner section.

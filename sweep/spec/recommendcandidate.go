@@ -67,6 +67,13 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	return c
 }
 
+// Slim is the candidate without what only a run, a file or Without needs: that is
+// made again by asking for it once more.
+func (c Candidate) Slim() Candidate {
+	c.Run, c.doc, c.knobs = Run{}, nil, nil
+	return c
+}
+
 // Without returns, for every decision of the candidate, what the others are: two
 // candidates that share one of these texts differ in that decision alone. The
 // decisions of the router, of the Planner and of the parallel shapes of both roles
