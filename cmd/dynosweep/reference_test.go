@@ -106,7 +106,10 @@ func referencePage() []byte {
 func (p *pageWriter) verbs() {
 	p.text("## Verbs")
 	p.text("Exit codes: %d good, %d ran and failed, %d bad input, %d interrupted.", exitGood, exitFailed, exitBadInput, exitInterrupted)
-	for _, c := range newApp(io.Discard, io.Discard).Commands {
+	app := newApp(io.Discard, io.Discard)
+	p.text("Of every verb:")
+	p.flags(app.Flags)
+	for _, c := range app.Commands {
 		p.verb("", c)
 	}
 }
@@ -116,9 +119,17 @@ func (p *pageWriter) verb(above string, c *cli.Command) {
 	p.text("### %s", name)
 	usage := code(strings.TrimSpace("dynosweep " + name + " " + c.ArgsUsage))
 	p.text("%s: %s.", usage, strings.TrimSuffix(c.Usage, "."))
+	p.flags(c.Flags)
+	for _, sub := range c.Commands {
+		p.verb(name+" ", sub)
+	}
+}
+
+// flags writes a table per category, in the order of the flags.
+func (p *pageWriter) flags(flags []cli.Flag) {
 	var order []string
 	byCategory := map[string][][]string{}
-	for _, f := range c.Flags {
+	for _, f := range flags {
 		cat := ""
 		if named, ok := f.(cli.CategorizableFlag); ok {
 			cat = named.GetCategory()
@@ -133,9 +144,6 @@ func (p *pageWriter) verb(above string, c *cli.Command) {
 			p.text("%s:", cat)
 		}
 		p.table([]string{"flag", "value", "default", "meaning"}, byCategory[cat])
-	}
-	for _, sub := range c.Commands {
-		p.verb(name+" ", sub)
 	}
 }
 
