@@ -132,7 +132,7 @@ func checkEngines(cfg Config, e Engines) error {
 
 // Warnings names what the configuration says about GPUs that the engines do not
 // bear out: budgets use the engines' parallelism, planner GPU-hours the configured
-// counts.
+// counts. Of the engines it reads the GPUs alone.
 func (c Config) Warnings(e Engines) (out []string) {
 	check := func(key string, configured, engine int) {
 		switch {
@@ -147,6 +147,14 @@ func (c Config) Warnings(e Engines) (out []string) {
 		check("prefill_engine_num_gpu", c.Recorder.PrefillEngineGPUs, e.Prefill.GPUs)
 	}
 	check("decode_engine_num_gpu", c.Recorder.DecodeEngineGPUs, e.Decode.GPUs)
+	least := max(c.Budget.MinDecode, 1) * e.Decode.GPUs
+	if c.Mode == Disagg {
+		least += max(c.Budget.MinPrefill, 1) * e.Prefill.GPUs
+	}
+	if most := c.Budget.MaxGPUs; most >= 0 && most < least {
+		out = append(out, fmt.Sprintf("max_gpu_budget: %d GPUs do not hold the least workers, which take %d: the Planner will remove every worker",
+			most, least))
+	}
 	return out
 }
 

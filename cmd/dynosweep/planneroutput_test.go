@@ -96,6 +96,11 @@ func TestPlannerGPUHoursAreNeverASilentZero(t *testing.T) {
 	if stderr, code := replay(`{"mode":"agg","decode_engine_num_gpu":2}`, "--assert", "planner_gpu_hours>0"); code != 0 || strings.Contains(stderr, "notice") {
 		t.Errorf("GPUs as the engine's: exit %d, %s", code, stderr)
 	}
+	if stderr, code := replay(`{"mode":"agg","decode_engine_num_gpu":2,"max_gpu_budget":1}`); code != 1 ||
+		!strings.Contains(stderr, "max_gpu_budget: 1 GPUs do not hold the least workers, which take 2") ||
+		!strings.Contains(stderr, "no active workers for round-robin placement") {
+		t.Errorf("a budget below one worker: exit %d, %s", code, stderr)
+	}
 	if stderr, code := replay(`{"mode":"agg","decode_engine_num_gpu":3}`); code != 0 || !strings.Contains(stderr, "is 3, but the engine takes 2 GPUs") {
 		t.Errorf("GPUs other than the engine's: exit %d, %s", code, stderr)
 	}
