@@ -24,12 +24,11 @@ const maxShownPoints = 60
 
 // printPoints prints the finished points with their axes and main figures.
 func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	var head []string
-	head = append(head, axisLabels(g.Axes)...)
-	if f.Column("seed") != nil && anySeed(f) {
-		head = append(head, "seed")
+	if anySeed(f) {
+		return printSeeded(w, f, g)
 	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := axisLabels(g.Axes)
 	var shown []*results.Series
 	for _, c := range shownColumns {
 		if s := f.Column(c.name); s != nil && anyValue(s, f.Len()) {
@@ -50,9 +49,6 @@ func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
 		for _, a := range g.Axes {
 			cells = append(cells, f.Column(a.Path).Text(i))
 		}
-		if anySeed(f) {
-			cells = append(cells, f.Column("seed").Text(i))
-		}
 		for _, s := range shown {
 			cells = append(cells, short(s, i))
 		}
@@ -67,7 +63,10 @@ func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
 	return nil
 }
 
-func anySeed(f *results.Frame) bool { return anyValue(f.Column("seed"), f.Len()) }
+func anySeed(f *results.Frame) bool {
+	s := f.Column("seed")
+	return s != nil && anyValue(s, f.Len())
+}
 
 func anyValue(s *results.Series, n int) bool {
 	for i := 0; i < n; i++ {

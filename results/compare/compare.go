@@ -136,6 +136,12 @@ func Read(dir string) (*Sweep, error) {
 	return s, s.join()
 }
 
+// OfFrame is the points of a table that is already read.
+func OfFrame(name string, f *results.Frame) (*Sweep, error) {
+	s := &Sweep{Name: name, Frame: f}
+	return s, s.join()
+}
+
 // join makes points of the rows.
 func (s *Sweep) join() error {
 	f := s.Frame

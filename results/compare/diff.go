@@ -60,8 +60,8 @@ func ReadSet(path string) (*Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &Sweep{Name: filepath.Base(path), Frame: f}
-		return &Set{Name: s.Name, sweep: s}, s.join()
+		s, err := OfFrame(filepath.Base(path), f)
+		return &Set{Name: filepath.Base(path), sweep: s}, err
 	}
 	return readReport(path)
 }

@@ -184,7 +184,7 @@ func Write(w io.Writer, in *Input) error {
 		return err
 	}
 	for _, b := range blocks {
-		fmt.Fprintf(out, "<script type=\"application/gzip\" id=\"%s\">%s</script>\n", b.name, b.text)
+		fmt.Fprintf(out, "<script type=\"application/gzip\" id=\"data-%s\">%s</script>\n", b.name, b.text)
 	}
 	for _, s := range [...]string{echarts, script} { // the bytes that the policy names
 		out.WriteString("<script>")

@@ -14,7 +14,7 @@ const el = (tag, props = {}, ...kids) => {
 const root = document.documentElement;
 
 async function block(id) {
-  const node = $(id);
+  const node = $('data-' + id);
   if (!node) return null;
   const bytes = Uint8Array.from(atob(node.textContent), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
@@ -85,7 +85,6 @@ const numeric = (c) => c.dict && c.dict.every((t) => t !== '' && !Number.isNaN(+
 let judged = {meets: D.meets.slice(), share: D.share, goal: D.goal};
 const table = [
   {key: 'point', name: 'point', shown: true, text: (i) => D.label[i]},
-  {key: 'id', name: 'id', shown: true, code: true, text: (i) => D.id[i]},
   {key: 'load', name: 'load', shown: D.loads.length > 1, text: (i) => D.loads[D.load[i]].label},
   {key: 'gpus', name: 'GPUs', shown: true, num: (i) => D.gpus[i]},
   {key: 'seeds', name: 'seeds', shown: false, num: (i) => D.seeds[i]},
@@ -104,6 +103,7 @@ for (const c of D.columns) {
 table.push({key: 'sla', name: 'SLA', shown: true, num: (i) => judged.share[i], text: (i) => judged.share[i] == null ? null : percent(judged.share[i])});
 const verdict = columns.get('verdict');
 table.push({key: 'verdict', name: 'verdict', shown: true, text: (i) => judged.why ? judged.why(i) : word(verdict)(i)});
+table.push({key: 'id', name: 'id', shown: true, code: true, text: (i) => D.id[i]});
 const cell = (c, i) => {
   if (c.key.startsWith('usd_')) return dollars(c.num(i));
   if (c.text) return c.text(i) ?? '-';
@@ -592,7 +592,8 @@ function repaint() { arrange(); redraw(); }
 $('theme').onchange = () => { theme($('theme').value); rebuild(renderer); };
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => rebuild(renderer));
 addEventListener('resize', () => { for (const c of charts.values()) c.resize(); });
-addEventListener('beforeprint', () => { for (const [, c] of charts) { const o = c.getOption(); void o; } rebuild('svg'); });
+addEventListener('hashchange', () => location.reload()); // another link into this page
+addEventListener('beforeprint', () => rebuild('svg'));
 addEventListener('afterprint', () => rebuild(renderer));
 for (const f of all('form')) f.addEventListener('submit', (e) => e.preventDefault());
 $('filter').value = state.get('f') || '';
