@@ -45,7 +45,7 @@ func inputFlags() []cli.Flag {
 		intFlag(catLoad, "output-tokens", "output length of every request, `TOKENS`"),
 		intFlag(catLoad, "request-count", "number of requests; of sessions with several turns"),
 		intFlag(catLoad, "replay-concurrency", "closed loop: `N` requests (sessions) in flight; traces too"),
-		floatFlag(catLoad, "request-rate", "Poisson arrivals, requests per `SECOND`"),
+		floatFlag(catLoad, "request-rate", "Poisson arrivals, `R` requests per second"),
 		floatFlag(catLoad, "arrival-interval-ms", "fixed gap between arrivals, `MS`"),
 		seedFlag(catLoad, "arrival-seed", "`SEED` of Poisson arrivals (default 42)"),
 		floatFlag(catLoad, "arrival-speedup-ratio", "divide arrival times and delays by `X`, open loop (default 1)"),

@@ -377,9 +377,9 @@ func (r *Run) Provenance() []Defaulted {
 
 // Defaulted is one value that a document left open.
 type Defaulted struct {
-	Key    string // dotted, engine.num_gpu_blocks
-	Value  string // "" until estimated
-	Source string
+	Key    string `json:"key"`   // dotted, engine.num_gpu_blocks
+	Value  string `json:"value"` // "" until estimated
+	Source string `json:"source"`
 }
 
 func (r *Role) provenance(at string, out []Defaulted) []Defaulted {
