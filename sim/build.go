@@ -39,6 +39,7 @@ func New(cfg Config) (*Sim, error) {
 	// count: their gaps wait with the request.
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)
 	s.handoffs.open = map[int64]int32{}
+	s.lifecycle.tell = cfg.Observers.Operation
 	s.handoffs.sourceFirst = cfg.Decode.Rank.Backend != engine.SGLang
 	s.telemetry.armedMs = math.Inf(1)
 	if cfg.Disaggregated {

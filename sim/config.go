@@ -56,6 +56,8 @@ type Observers struct {
 	KVEvents func(atMs float64, pool metrics.Pool, worker, rank int32, ev KVEvents) error
 	// Tick gets every Planner tick and what was decided.
 	Tick func(t *TickRecord) error
+	// Operation gets every change of a pool's workers once its instant is over.
+	Operation func(o *Operation) error
 	// Progress is called now and then with the clock and finished requests.
 	Progress func(nowMs float64, finished int64)
 }

@@ -97,7 +97,7 @@ func (s *Sim) scalingTick(atMs float64) error {
 	if t := d.NextTickMs; t > s.nowMs && !math.IsInf(t, 1) && !s.done() {
 		s.events.push(event{atMs: t, kind: evScaling})
 	}
-	return nil
+	return s.lifecycle.err
 }
 
 // snapshot fills the view of one tick and consumes what it shows.
@@ -149,6 +149,7 @@ func (s *Sim) scaleTo(p *pool, target int, atMs float64) error {
 		e.Reason = "scale_down"
 	}
 	s.scaling.events = append(s.scaling.events, e)
+	s.beginOperation(p, PlannerScale, s.scaling.ordinal-1, -1)
 	if target > have {
 		return s.scaleUp(p, target-have)
 	}
@@ -165,6 +166,7 @@ func (s *Sim) scaleUp(p *pool, k int) error {
 		if err != nil {
 			return err
 		}
+		s.turn(w, "", state)
 		if state == starting {
 			s.events.push(event{atMs: s.nowMs + p.cfg.StartupMs, kind: evWorkerReady, stage: p.stage, key: int64(w.id)})
 		}
@@ -177,6 +179,7 @@ func (s *Sim) scaleUp(p *pool, k int) error {
 func (s *Sim) scaleDown(p *pool, k int) error {
 	for i := len(p.present) - 1; i >= 0 && k > 0; i-- {
 		if w := p.present[i]; w.state == starting {
+			s.turn(w, starting.String(), removed)
 			s.removeWorker(p, w)
 			k--
 		}
@@ -186,7 +189,7 @@ func (s *Sim) scaleDown(p *pool, k int) error {
 		if w.state != active {
 			continue
 		}
-		w.state = draining
+		s.turn(w, active.String(), draining)
 		p.active--
 		p.draining++
 		p.placement.WorkerDraining(w.id, s.nowMs)
@@ -199,6 +202,9 @@ func (s *Sim) scaleDown(p *pool, k int) error {
 func (s *Sim) topologySettled(p *pool) error {
 	b := s.routeBuf()
 	b.routes = p.placement.TopologySettled(s.nowMs, b.routes)
+	for _, r := range b.routes {
+		s.creditRelease(p, r.Req)
+	}
 	if err := s.released(p, b.routes); err != nil {
 		return err
 	}
@@ -217,7 +223,8 @@ func (s *Sim) workerReady(p *pool, id int32) error {
 	if w == nil || w.state != starting {
 		return nil
 	}
-	w.state = active
+	s.beginOperation(p, WorkerReady, -1, w.origin)
+	s.turn(w, starting.String(), active)
 	p.active++
 	for i := range w.ranks {
 		w.ranks[i].lastMs = s.nowMs
@@ -239,6 +246,8 @@ func (s *Sim) removeDrained(p *pool) bool {
 			continue
 		}
 		p.draining--
+		s.beginDrained(w)
+		s.turn(w, draining.String(), removed)
 		p.placement.WorkerRemoved(w.id, s.nowMs)
 		s.removeWorker(p, w)
 	}
@@ -252,7 +261,6 @@ func (s *Sim) removeWorker(p *pool, w *worker) {
 	for i := range w.ranks {
 		p.gone.Add(w.ranks[i].counted)
 	}
-	w.state = removed
 	p.workers[w.id] = nil
 	p.present = slices.DeleteFunc(p.present, func(x *worker) bool { return x == w })
 }

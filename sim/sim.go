@@ -52,6 +52,7 @@ type Sim struct {
 	outstanding int // closed loop: arrived and not terminal
 	handoffs    handoffs
 	scaling     scaler
+	lifecycle   lifecycle
 	telemetry   sampler
 	steps       int64
 }
@@ -287,10 +288,11 @@ func (s *Sim) finish() (*Result, error) {
 		return nil, err
 	}
 	s.flushGaps()
+	s.endOperations()
 	for _, p := range s.pools {
 		p.integrate(s.nowMs)
 	}
-	return s.result(), nil
+	return s.result(), s.lifecycle.err
 }
 
 func (s *Sim) result() *Result {

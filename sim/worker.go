@@ -59,6 +59,7 @@ type worker struct {
 	retries   int   // effect-free zero-length passes in a row
 	inflight  int   // requests counted on its ranks
 	parked    bool  // ready, but its last pass had no effect
+	origin    int   // operation that began its start or drain; observed runs only
 }
 
 // runnable reports whether some rank has work for a pass.

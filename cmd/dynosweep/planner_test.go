@@ -50,8 +50,16 @@ type scaled struct {
 		TicksKept  int           `json:"ticks_kept"`
 		TicksFile  *string       `json:"ticks_file"`
 		Events     []goldenEvent `json:"scaling_events"`
-		TotalTicks int           `json:"total_ticks"`
-		GPUHours   *float64      `json:"planner_gpu_hours"`
+		Operations []struct {
+			Cause       string
+			Transitions []struct {
+				Worker     int `json:"worker_id"`
+				Transition string
+				Reason     string
+			}
+		} `json:"lifecycle_operations"`
+		TotalTicks int      `json:"total_ticks"`
+		GPUHours   *float64 `json:"planner_gpu_hours"`
 	}
 }
 
@@ -273,6 +281,18 @@ func TestScaleDownCancelsStartingWorkersFirst(t *testing.T) {
 	}
 	if !slices.Equal(after.Active, []int{0}) || len(after.Starting) != 0 {
 		t.Errorf("after: %+v, want worker 0 alone: both starting workers cancelled, then worker 1 drained", after)
+	}
+	var told []string
+	for _, o := range r.Planner.Operations {
+		for _, x := range o.Transitions {
+			told = append(told, strings.TrimSpace(fmt.Sprintf("%s: %d %s %s", o.Cause, x.Worker, x.Transition, x.Reason)))
+		}
+	}
+	want := []string{"planner_scale: 2 worker_starting", "planner_scale: 3 worker_starting",
+		"planner_scale: 3 worker_removed startup_cancelled", "planner_scale: 2 worker_removed startup_cancelled",
+		"planner_scale: 1 worker_draining", "drain_settlement: 1 worker_removed"}
+	if !slices.Equal(told, want) {
+		t.Errorf("lifecycle %q,\nwant %q", told, want)
 	}
 	if want := []goldenEvent{{80, "decode", 2, 4}, {100, "decode", 4, 1}}; !slices.Equal(r.Planner.Events, want) {
 		t.Errorf("events %+v, want %+v", r.Planner.Events, want)

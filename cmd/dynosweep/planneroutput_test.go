@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +66,45 @@ func TestPlannerBlockHasTheKeysOfTheReference(t *testing.T) {
 	}
 	if digest, _ := m["planner_config_digest"].(string); len(digest) != 64 {
 		t.Errorf("planner_config_digest is %v", m["planner_config_digest"])
+	}
+}
+
+// TestLifecycleOperationsAreThoseOfTheReference: every change of every worker in the
+// recorded Planner runs of 1.6.1 (origin: their lifecycle_operations).
+func TestLifecycleOperationsAreThoseOfTheReference(t *testing.T) {
+	t.Parallel()
+	var recorded map[string][]any
+	if err := json.Unmarshal(unzip(t, "testdata/planner/lifecycle.json.gz"), &recorded); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range recorded {
+		var g golden
+		if err := json.Unmarshal(unzip(t, "testdata/goldens/planner/"+name+".json.gz"), &g); err != nil {
+			t.Fatal(err)
+		}
+		report := filepath.Join(t.TempDir(), "report.json")
+		args := []string{"replay", "--report-json", report}
+		for _, a := range g.Args {
+			args = append(args, local(t, a))
+		}
+		if _, stderr, code := runProgram(args...); code != 0 {
+			t.Fatalf("%s: exit %d: %s", name, code, stderr)
+		}
+		text, err := os.ReadFile(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r struct {
+			Planner struct {
+				Operations []any `json:"lifecycle_operations"`
+			}
+		}
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(r.Planner.Operations, want) {
+			t.Errorf("%s: operations\n%v\nthe reference has\n%v", name, r.Planner.Operations, want)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"dynosweep/planner"
 	"dynosweep/sim"
@@ -16,10 +17,12 @@ type tickLog struct {
 	kept int
 	list []byte // the report's ticks, each with a comma behind
 	line []byte
+	ops  []operationEntry
+	seen int // operations, kept or not
 }
 
-// maxReportTicks bounds the ticks of a JSON report; of a longer run it has the first
-// ones, the count, and the file with all.
+// maxReportTicks bounds the ticks of a JSON report, and its lifecycle operations; of a
+// longer run it has the first ones, the count, and the file with all ticks.
 const maxReportTicks = 10_000
 
 // plannerBlock is the report's planner object (spec report 10); ticks_kept,
@@ -30,6 +33,8 @@ type plannerBlock struct {
 	TicksKept     int              `json:"ticks_kept"`
 	TicksFile     *string          `json:"ticks_file"`
 	ScalingEvents []scalingEntry   `json:"scaling_events"`
+	Operations    []operationEntry `json:"lifecycle_operations"`
+	AllOperations int              `json:"total_lifecycle_operations"`
 	TotalTicks    int              `json:"total_ticks"`
 	HTMLReport    *string          `json:"html_report_path"`
 	GPUHours      *float64         `json:"planner_gpu_hours"`
@@ -64,12 +69,80 @@ func (l *tickLog) watch(o *sim.Observers) {
 		_, err := l.sink.Write(l.line)
 		return err
 	}
+	o.Operation = func(op *sim.Operation) error {
+		if l.seen++; l.seen <= maxReportTicks {
+			l.ops = append(l.ops, newOperationEntry(op))
+		}
+		return nil
+	}
+}
+
+// operationEntry is one change of a pool's workers (spec report 10). Requests have
+// no UUID here: released ones are named by their ordinal.
+type operationEntry struct {
+	Ordinal     int               `json:"operation_ordinal"`
+	AtMs        float64           `json:"at_ms"`
+	Pool        string            `json:"pool"`
+	Cause       sim.Cause         `json:"cause"`
+	Tick        *int              `json:"planner_tick_ordinal"`
+	Origin      *int              `json:"origin_operation_ordinal"`
+	Transitions []transitionEntry `json:"transitions"`
+	After       struct {
+		Active   []int32 `json:"active"`
+		Starting []int32 `json:"starting"`
+		Draining []int32 `json:"draining"`
+	} `json:"state_after_batch"`
+	Released []string `json:"topology_released_request_uuids"`
+}
+
+type transitionEntry struct {
+	Worker     int32   `json:"worker_id"`
+	Transition string  `json:"transition"`
+	Prior      *string `json:"prior_state"`
+	State      string  `json:"state"`
+	Reason     string  `json:"reason,omitempty"`
+	Origin     int     `json:"origin_operation_ordinal"`
+}
+
+func newOperationEntry(o *sim.Operation) operationEntry {
+	e := operationEntry{Ordinal: o.Ordinal, AtMs: o.AtMs, Pool: o.Pool.String(), Cause: o.Cause,
+		Tick: orNone(o.Tick), Origin: orNone(o.Origin), Transitions: []transitionEntry{}, Released: []string{}}
+	for _, t := range o.Transitions {
+		te := transitionEntry{Worker: t.Worker, Transition: "worker_" + t.To, State: t.To, Origin: t.Origin}
+		if t.To == "active" {
+			te.Transition = "worker_ready"
+		}
+		if t.From != "" {
+			te.Prior = &t.From
+		}
+		if t.Cancelled {
+			te.Reason = "startup_cancelled"
+		}
+		e.Transitions = append(e.Transitions, te)
+	}
+	e.After.Active, e.After.Starting = append([]int32{}, o.Active...), append([]int32{}, o.Starting...)
+	e.After.Draining = append([]int32{}, o.Draining...)
+	for _, r := range o.Released {
+		e.Released = append(e.Released, strconv.FormatInt(r, 10))
+	}
+	return e
+}
+
+// orNone is an ordinal, nil below 0.
+func orNone(n int) *int {
+	if n < 0 {
+		return nil
+	}
+	return &n
 }
 
 // block is the report's planner object.
 func (l *tickLog) block(out *sweep.Outcome) plannerBlock {
 	b := plannerBlock{Metadata: out.Policy.Metadata(true), Ticks: l.array(), TicksKept: l.kept,
-		TotalTicks: out.Result.Ticks, ScalingEvents: []scalingEntry{}}
+		TotalTicks: out.Result.Ticks, ScalingEvents: []scalingEntry{}, Operations: l.ops, AllOperations: l.seen}
+	if b.Operations == nil {
+		b.Operations = []operationEntry{}
+	}
 	if l.sink != nil && l.sink.path != "" {
 		b.TicksFile = &l.sink.path
 	}

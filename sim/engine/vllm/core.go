@@ -63,9 +63,9 @@ type request struct {
 }
 
 // queued is what a request in a queue counts for in the metrics: prompt if it
-// never ran, else everything to recompute.
+// never ran or comes from another rank, else everything to recompute.
 func (r *request) queued() int64 {
-	if r.status == preempted {
+	if r.status == preempted && !r.destination {
 		return int64(r.length)
 	}
 	return int64(r.prompt)
