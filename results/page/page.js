@@ -58,6 +58,12 @@ for (const p of all('.cmd')) p.append(copyButton(() => p.querySelector('code').t
 
 const D = await block('points');
 const T = await block('timelines');
+if (!D.id) { // nothing completed: no charts, no table
+  $('theme').closest('.tools').hidden = false;
+  $('theme').onchange = () => theme($('theme').value);
+  root.dataset.ready = '1';
+  return;
+}
 for (const e of all('.tools, .js')) e.hidden = false;
 const n = D.id.length;
 const columns = new Map(D.columns.map((c) => [c.key, c]));
@@ -283,7 +289,7 @@ tbl.addEventListener('keydown', (e) => {
   const r = +tr.dataset.row;
   const to = {ArrowDown: r + 1, ArrowUp: r - 1, PageDown: r + 15, PageUp: r - 15, Home: 0, End: order.length - 1}[e.key];
   if (to !== undefined) { e.preventDefault(); goRow(to); }
-  if (e.key === 'Enter') open(order[r], tr);
+  if (e.key === 'Enter') { e.preventDefault(); open(order[r], tr); }
 });
 tbl.addEventListener('click', (e) => {
   const tr = e.target.closest('tr[data-row]');
@@ -312,7 +318,7 @@ function open(i, from) {
     el('p', {textContent: why(i)}),
     ...commands.map((text) => { const p = el('p', {className: 'cmd'}, el('code', {textContent: text})); p.append(copyButton(() => text)); return p; }), list);
   d.hidden = false;
-  d.querySelector('button').focus();
+  d.focus();
   if (!recent.includes(i)) recent.unshift(i);
   recent.length = Math.min(recent.length, 2);
   redraw('latency');
@@ -334,12 +340,14 @@ const base = () => ({animation: false, textStyle: {color: css('--fg'), fontFamil
   tooltip: {renderMode: 'richText', confine: true, backgroundColor: css('--card'), borderColor: css('--line'), textStyle: {color: css('--fg'), fontSize: 13}}});
 const axisStyle = () => ({axisLine: {lineStyle: {color: css('--line')}}, axisLabel: {color: css('--muted'), hideOverlap: true}, splitLine: {lineStyle: {color: css('--grid')}}, nameTextStyle: {color: css('--muted')}});
 
-function chart(fig, kind = renderer) {
+function chart(fig, paper) {
   let c = charts.get(fig);
   if (!c) {
     const box = fig.querySelector('.canvas');
     box.replaceChildren();
-    c = echarts.init(box, null, {renderer: kind});
+    // On paper the size is that of the style sheet, known before the layout is.
+    const size = paper ? {width: 690, height: {tradeoff: 300, timeline: 460}[fig.dataset.chart] || 240} : {};
+    c = echarts.init(box, null, {renderer: paper ? 'svg' : renderer, ...size});
     c.on('finished', () => { root.dataset.drawn = String(+(root.dataset.drawn || 0) + 1); });
     charts.set(fig, c);
   }
@@ -408,7 +416,7 @@ function tradeoff(fig) {
     }});
   const w = judged.winner ?? L.winner;
   if (w >= 0 && list.includes(w)) series.push({type: 'scatter', name: 'deploy', data: [item(w)], symbol: 'circle', symbolSize: 22, z: 5, silent: true,
-    itemStyle: {color: 'transparent', borderColor: css('--fg'), borderWidth: 2.5}, label: {show: true, formatter: 'deploy', position: 'top', color: css('--fg'), fontWeight: 600, distance: 8}});
+    itemStyle: {color: 'transparent', borderColor: css('--fg'), borderWidth: 2.5}, label: {show: true, formatter: 'deploy', position: 'right', color: css('--fg'), backgroundColor: css('--bg'), padding: [1, 4], fontSize: 13, fontWeight: 600, distance: 6}});
   const xs = span(cx.num, list), ys = span(cy.num, list);
   chart(fig).setOption({...base(), grid: {left: 68, right: 24, top: 40, bottom: 48}, legend: {top: 0, type: 'scroll', data: names, textStyle: {color: css('--fg')}, pageTextStyle: {color: css('--fg')}},
     tooltip: {...base().tooltip, formatter: (p) => p.data.point == null ? '' : `${D.label[p.data.point]}\n${cx.name}: ${cell(cx, p.data.point)}\n${cy.name}: ${cell(cy, p.data.point)}\nGPUs ${digits(D.gpus[p.data.point])}, SLA ${percent(judged.share[p.data.point])}\n${why(p.data.point)}`},
@@ -436,7 +444,10 @@ function step(fig, e) {
       const at = s.type === 'scatter' && s.name !== 'deploy' ? s.data.findIndex((x) => x.point === i) : -1;
       if (at >= 0) c.dispatchAction({type: 'showTip', seriesIndex: k, dataIndex: at});
     });
-  } else if (e.key === 'Enter' && fig.at != null) open(list[fig.at], fig);
+  } else if (e.key === 'Enter' && fig.at != null) {
+    e.preventDefault(); // the key would press the button that gets the focus
+    open(list[fig.at], fig);
+  }
   else if (e.key === 't' && fig.at != null) {
     const r = order.indexOf(list[fig.at]);
     if (r >= 0) goRow(r);
@@ -498,13 +509,13 @@ function redraw(kind) {
     painters[fig.dataset.chart](fig);
   }
 }
-function rebuild(kind) {
+function rebuild(paper) {
   for (const [, c] of charts) c.dispose();
   charts.clear();
   for (const fig of all('figure.chart')) {
     if (fig.closest('[hidden]')) continue;
     fig.wired = false;
-    chart(fig, kind);
+    chart(fig, paper);
   }
   redraw();
 }
@@ -589,12 +600,13 @@ function rejudge() {
 function repaint() { arrange(); redraw(); }
 
 // ---- wiring
-$('theme').onchange = () => { theme($('theme').value); rebuild(renderer); };
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => rebuild(renderer));
+$('theme').onchange = () => { theme($('theme').value); rebuild(); };
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => rebuild());
 addEventListener('resize', () => { for (const c of charts.values()) c.resize(); });
 addEventListener('hashchange', () => location.reload()); // another link into this page
-addEventListener('beforeprint', () => rebuild('svg'));
-addEventListener('afterprint', () => rebuild(renderer));
+let before; // theme on the screen, while paper has the light one
+addEventListener('beforeprint', () => { before = root.dataset.theme; root.dataset.theme = 'light'; rebuild(true); });
+addEventListener('afterprint', () => { if (before) root.dataset.theme = before; else root.removeAttribute('data-theme'); rebuild(); });
 for (const f of all('form')) f.addEventListener('submit', (e) => e.preventDefault());
 $('filter').value = state.get('f') || '';
 let typing;
