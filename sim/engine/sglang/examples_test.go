@@ -100,6 +100,11 @@ func examples() []example {
 		{"no reserve", func(c *engine.Config) { c.Timing, c.Blocks, c.SGLang.Conservativeness = fix, 60, 0 }, 2, alike(2, 20, 20),
 			[]life{once(0, 0, 10, 48), once(48, 0, 58, 96)}, 40},
 
+		{"a burst's page is older than the next request's", func(c *engine.Config) {
+			c.Timing, c.BlockSize, c.Blocks, c.NextN, c.AcceptRates = fix, 4, 16, 1, []float64{1}
+		}, 0, []job{{0, 20, 5, []int{1}}, {0, 20, 7, []int{2}}, {1000, 32, 1, []int{3}}, {2000, 20, 1, []int{1}}},
+			[]life{once(0, 0, 10, 14), once(0, 0, 10, 16), once(1000, 0, 1010, 1010), once(2000, 8, 2010, 2010)}, 0},
+
 		{"page 1 in blocks of 64", pages(1, 16384), 0, overlap,
 			[]life{once(0, 0, open, open), once(500, 100, 516.805, open), once(1000, 64, 1017.35, 1023.49)}, 176},
 		{"page 16 in blocks of 64", pages(16, 1024), 0, overlap,

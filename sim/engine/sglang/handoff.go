@@ -126,9 +126,10 @@ func (c *Core) Activate(req int32, ev *kv.Events) {
 	if i < 0 {
 		return
 	}
-	c.reqs.items[i].mat = c.reqs.items[i].promptLen
+	r := &c.reqs.items[i]
+	r.mat = r.promptLen
 	c.open(ev)
-	if c.cache(i) > 0 {
+	if c.cache(i, r.mat) > 0 {
 		c.hand.generation++
 	}
 	c.ev = nil

@@ -43,12 +43,12 @@ func (c *Core) grow(r *request, end int32) bool {
 	return true
 }
 
-// cache puts the complete pages of a live request into the tree and moves its
-// lock there. Pages that were in the tree before are freed: r uses the tree's
-// (spec engine-sglang 7.4, 7.5). It returns how many.
-func (c *Core) cache(i int32) (duplicates int32) {
+// cache puts the complete pages among the first tokens of a live request, at most
+// mat, into the tree and moves its lock there. Pages that were in the tree before
+// are freed: r uses the tree's (spec engine-sglang 7.4, 7.5). It returns how many.
+func (c *Core) cache(i, tokens int32) (duplicates int32) {
 	r := &c.reqs.items[i]
-	upTo := c.full(r.mat)
+	upTo := c.full(tokens)
 	if !c.cfg.PrefixCaching || upTo <= r.cached {
 		return 0
 	}

@@ -77,7 +77,7 @@ func (c *Core) prefillPass(nowMs float64, p *engine.Pass) {
 	decoding := len(c.running)
 	for _, a := range c.batch {
 		if r := &c.reqs.items[a.place]; r.mat < r.len() {
-			c.cache(a.place)
+			c.cache(a.place, r.mat)
 			c.queueFront(a.place)
 		} else if r.remaining() == 0 {
 			c.end(a.place, 0, p)
@@ -112,7 +112,9 @@ func (c *Core) firstTokens(list []int32, p *engine.Pass) {
 }
 
 // emit appends n tokens to a live request, whose pages fit, and caches what they
-// complete unless they end it. It reports whether they do.
+// complete. The last token of a request is left to settle, which caches it after
+// the tokens of the requests behind; the others of its burst are not (spec
+// engine-sglang 9, step 8g token by token). It reports whether the request ends.
 func (c *Core) emit(i, n int32, p *engine.Pass) (ends bool) {
 	r := &c.reqs.items[i]
 	r.out += n
@@ -121,10 +123,11 @@ func (c *Core) emit(i, n int32, p *engine.Pass) (ends bool) {
 	c.free -= pages - r.pages
 	r.pages = pages
 	if r.out >= r.maxOut {
+		c.cache(i, r.mat-1)
 		c.end(i, n, p)
 		return true
 	}
-	c.cache(i)
+	c.cache(i, r.mat)
 	p.Signals = append(p.Signals, engine.Signal{Req: r.id, Tokens: n})
 	return false
 }

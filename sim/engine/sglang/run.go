@@ -196,7 +196,7 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 		r.pages = c.pagesFor(r.mat)
 	}
 	for _, i := range c.insertOrder() {
-		c.cache(i)
+		c.cache(i, c.reqs.items[i].mat)
 	}
 	c.plan.advanced += int64(n)
 	c.ev = nil
