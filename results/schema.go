@@ -335,7 +335,7 @@ func buildRequestColumns() []columnOf[requestRow] {
 		column("request_id", "", "authored id", String, func(r *requestRow) Value { return label(r.d.RequestID) }),
 		column("play_id", "", "agentic play", String, func(r *requestRow) Value { return label(r.d.PlayID) }),
 		column("session_id", "", "session of a multi-turn trace", String, func(r *requestRow) Value { return unless(!r.d.HasSession, Text(r.d.Session)) }),
-		column("turn_index", "", "turn in it, from 0", Int64, func(r *requestRow) Value { return unless(!r.d.HasSession, Int(r.d.Turn)) }),
+		column("turn_index", "", "turn in it, from 0", Int64, func(r *requestRow) Value { return unless(!r.d.HasSession || r.d.Turn < 0, Int(r.d.Turn)) }),
 		column("status", "", "completed, rejected, canceled or failed", String, func(r *requestRow) Value { return Text(r.r.Status.String()) }),
 		column("reason", "", "why it was rejected or failed", String, func(r *requestRow) Value { return label(r.r.Reason) }),
 		at("arrival_time_ms", "arrival", func(r *requestRow) float64 { return r.r.ArrivalMs }),

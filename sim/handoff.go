@@ -137,6 +137,9 @@ func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
 	q.worker, q.rank, q.hand.placedDecode = r.Worker, r.Rank, true
 	if why := rk.hand.Accept(req); why != engine.NoReason {
 		w.inflight--
+		if d := q.rec.Detail; d != nil {
+			d.DecodeScheduler = -1 // chosen, never assigned
+		}
 		return h.fail(s, r.Req, metrics.Failed, why.String())
 	}
 	q.hand.destinationLive = true

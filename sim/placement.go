@@ -68,6 +68,7 @@ func (s *Sim) arrive(r *workload.Request) int32 {
 func newDetail(r *workload.Request) *metrics.Detail {
 	return &metrics.Detail{
 		RequestID: r.RequestID, PlayID: r.PlayID, Session: r.Session, HasSession: r.HasSession, Turn: r.Turn,
+		LaneID: r.LaneID, RootID: r.RootID, ParentID: r.ParentID,
 		DispatchedMs: metrics.Unset, PrefillScheduler: -1, DecodeScheduler: -1,
 		PrefillAdmitMs: metrics.Unset, SourceHeldMs: metrics.Unset, DestinationReservedMs: metrics.Unset,
 		DestinationActivatedMs: metrics.Unset, DecodeAdmitMs: metrics.Unset, SourceReleasedMs: metrics.Unset,

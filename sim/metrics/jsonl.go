@@ -72,10 +72,13 @@ func (r *Record) AppendJSON(b []byte) []byte {
 	}
 	if d.HasSession {
 		b = appendString(appendName(b, "session_id"), d.Session)
-		b = appendInt(appendName(b, "turn_index"), int64(d.Turn))
+		b = appendID(appendName(b, "turn_index"), d.Turn)
 	} else {
 		b = append(appendName(b, "session_id"), "null"...)
 		b = append(appendName(b, "turn_index"), "null"...)
+	}
+	if d.PlayID != "" {
+		b = d.appendAgentic(b)
 	}
 	b = appendString(appendName(b, "uuid"), r.UUID())
 	b = r.appendTimes(b, d)
@@ -83,6 +86,20 @@ func (r *Record) AppendJSON(b []byte) []byte {
 	b = d.appendHandoff(b)
 	b = d.appendHistories(b)
 	b = appendString(appendName(b, "terminal_status"), r.Status.String())
+	return append(b, '}')
+}
+
+// appendAgentic appends where a request stands in its play.
+func (d *Detail) appendAgentic(b []byte) []byte {
+	b = append(appendName(b, "agentic"), '{')
+	b = appendString(appendName(b, "request_id"), d.RequestID)
+	b = appendString(appendName(b, "play_id"), d.PlayID)
+	b = appendString(appendName(b, "conversation_id"), d.Session)
+	for _, f := range [...]struct{ name, id string }{{"lane_id", d.LaneID}, {"root_id", d.RootID}, {"parent_id", d.ParentID}} {
+		if f.id != "" {
+			b = appendString(appendName(b, f.name), f.id)
+		}
+	}
 	return append(b, '}')
 }
 

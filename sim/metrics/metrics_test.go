@@ -288,6 +288,19 @@ func TestRecordsAreOrderedByIDArrivalOrdinal(t *testing.T) {
 	}
 }
 
+// The form in which the reference writes a spawned request of a play in a lane.
+func TestAgenticRecordsTellTheirKin(t *testing.T) {
+	r := tokens(0, 0, 8, 10)
+	d := NoDetail()
+	d.RequestID, d.PlayID, d.Session, d.HasSession, d.Turn = "b", "p", "s", true, -1
+	d.LaneID, d.RootID, d.ParentID = "lane:1", "a", "a"
+	r.Detail = &d
+	const want = `{"request_id":"b","play_id":"p","session_id":"s","turn_index":null,"agentic":{"request_id":"b","play_id":"p","conversation_id":"s","lane_id":"lane:1","root_id":"a","parent_id":"a"},"uuid":`
+	if line := string(r.AppendJSON(nil)); !strings.HasPrefix(line, want) {
+		t.Errorf("%s\nwant %s", line, want)
+	}
+}
+
 func TestQueuedRoutingTellsItsWait(t *testing.T) {
 	released := Routing{Queued: true, EnteredMs: 2, ReleasedMs: 5, Worker: 1, Scheduler: 3, Rank: 1, OverlapTokens: 64, Selected: 1, Best: 4}
 	waiting := Routing{Queued: true, EnteredMs: 2, ReleasedMs: Unset, Worker: -1, Scheduler: -1, Rank: -1, Selected: -1, Best: -1}

@@ -59,8 +59,9 @@ type Record struct {
 // Detail is what only a captured record needs (spec report 7).
 type Detail struct {
 	RequestID, PlayID, Session                              string
+	LaneID, RootID, ParentID                                string // agentic only, "" is none
 	HasSession                                              bool
-	Turn                                                    int32
+	Turn                                                    int32   // -1: none, as in a graph
 	DispatchedMs                                            float64 // agentic only, else Unset
 	PrefillScheduler                                        int32   // scheduler id of the first assignment, -1 none
 	DecodeScheduler                                         int32

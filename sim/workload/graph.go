@@ -58,6 +58,7 @@ type graph struct {
 	sessions []string // [node]
 	playOf   []int32  // [node]
 	waits    []int32  // [node], number of dependencies
+	parents  []int32  // [node], the first node by id that spawns it; -1: none
 	edges    []edge   // sorted by source node
 	firstOf  []int32  // [node], its edges are edges[firstOf[node]:firstOf[node+1]]
 	plays    []play
@@ -79,6 +80,8 @@ type play struct {
 	id     string
 	first  int32   // its nodes are members[first:next.first]
 	rootMs float64 // smallest not_before of its roots
+	root   int32   // its only root; -1 if it has several
+	roots  int32
 }
 
 // Provenance is what an agentic trace says of its origin.
@@ -139,6 +142,10 @@ func (b *builder) finishGraph(path string, nodes []graphNode, source Provenance)
 		p := &g.plays[g.playOf[i]]
 		if g.waits[i] == 0 {
 			p.rootMs = min(p.rootMs, t.turns[i].delayMs)
+			p.root = int32(i)
+			if p.roots++; p.roots > 1 {
+				p.root = -1
+			}
 		}
 	}
 	for i := range sorted {
@@ -159,9 +166,10 @@ func (g *graph) connect(nodes []graphNode, at map[string]int32) error {
 	n := len(nodes)
 	g.ids, g.sessions = make([]string, n), make([]string, n)
 	g.waits, g.firstOf = make([]int32, n), make([]int32, n+1)
+	g.parents = make([]int32, n)
 	for i := range nodes {
 		node := &nodes[i]
-		g.ids[i], g.sessions[i] = node.id, node.session
+		g.ids[i], g.sessions[i], g.parents[i] = node.id, node.session, -1
 		for _, d := range node.deps {
 			from, ok := at[d.from]
 			switch {
@@ -174,6 +182,9 @@ func (g *graph) connect(nodes []graphNode, at map[string]int32) error {
 			}
 			g.firstOf[from+1]++
 			g.waits[i]++
+			if p := g.parents[i]; d.relation == spawn && (p < 0 || from < p) {
+				g.parents[i] = from
+			}
 		}
 	}
 	for i := range n {

@@ -48,6 +48,28 @@ func TestGraphEdgesFire(t *testing.T) { // W14
 	}
 }
 
+// A play with one root names it, a spawned request its first parent by id, and a
+// request in a lane its lane, as the reference's records do.
+func TestNodesKnowTheirKin(t *testing.T) {
+	tr := load(t, header64+node("z", "p", 0, "")+node("b", "p", 5, "")+
+		node("h", "p", 0, deps(dep("z", "completion", 1, "spawn"), dep("b", "completion", 1, "spawn")))+
+		node("q", "r", 0, "")+node("qq", "r", 0, deps(dep("q", "completion", 1, "sequence"))), agentic())
+	kin := func(d Drive) (out []string) {
+		for _, r := range cluster(t, source(t, tr, d), 64, constant(10)) {
+			out = append(out, r.RequestID+":"+r.LaneID+":"+r.RootID+":"+r.ParentID)
+		}
+		return out
+	}
+	if got := strings.Join(kin(open(64)), " "); got != "b::: h:::b q::q: qq::q: z:::" {
+		t.Error(got)
+	}
+	laned := open(64)
+	laned.Laned, laned.Lanes = true, 1
+	if got := strings.Join(kin(laned), " "); got != "b:lane:0:: h:lane:0::b q:lane:0:q: qq:lane:0:q: z:lane:0::" {
+		t.Error(got)
+	}
+}
+
 // threePlays is W15: a root and a dependant each; ordinal(i) adds members.
 func threePlays(ordinal func(i int) string) string {
 	text := header64

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // plays is the graph driver (spec workload 3.4, 3.5): a node becomes ready when its
@@ -28,6 +29,7 @@ var _ Source = (*plays)(nil)
 
 // playState is one play of a run.
 type playState struct {
+	lane       string  // "" without lanes, or before it has one
 	startMs    float64 // first release; NaN before
 	terminalMs float64 // when the last node completed, or the first one failed
 	settledMs  float64 // when nothing of it was in flight any more
@@ -62,19 +64,28 @@ func newPlays(t *Trace, d Drive) (*plays, error) {
 	if d.Laned {
 		first = min(first, d.Lanes)
 	}
-	for range first {
-		p.startNext(0)
+	for lane := range first {
+		p.startNext(0, laneID(d, lane))
 	}
 	return p, nil
 }
 
-// startNext starts the next pending play, if there is one, at atMs.
-func (p *plays) startNext(atMs float64) {
+// laneID names a lane; "" without lanes.
+func laneID(d Drive, lane int) string {
+	if !d.Laned {
+		return ""
+	}
+	return "lane:" + strconv.Itoa(lane)
+}
+
+// startNext starts the next pending play, if there is one, at atMs in a lane.
+func (p *plays) startNext(atMs float64, lane string) {
 	if int(p.pending) == len(p.state) {
 		return
 	}
 	number := p.pending
 	p.pending++
+	p.state[number].lane = lane
 	for _, node := range p.graph.nodesOf(number) {
 		p.readyMs[node] = (p.trace.turns[node].delayMs - p.graph.zeroMs) / p.drive.Speedup
 		if p.drive.Laned {
@@ -110,9 +121,15 @@ func (p *plays) Next(nowMs float64) *Request {
 	t, g := p.trace, p.graph
 	t.fill(&s.Request, int(node))
 	s.Prompt = p.view.prompt(t, int(node), p.drive.BlockSize)
-	s.RequestID, s.PlayID = g.ids[node], g.plays[g.playOf[node]].id
+	pl, st := &g.plays[g.playOf[node]], &p.state[g.playOf[node]]
+	s.RequestID, s.PlayID, s.LaneID = g.ids[node], pl.id, st.lane
+	if pl.root >= 0 {
+		s.RootID = g.ids[pl.root]
+	}
+	if parent := g.parents[node]; parent >= 0 {
+		s.ParentID = g.ids[parent]
+	}
 	s.Session, s.Turn, s.HasSession = g.sessions[node], -1, true
-	st := &p.state[g.playOf[node]]
 	if math.IsNaN(st.startMs) {
 		st.startMs = nowMs
 	}
@@ -170,7 +187,7 @@ func (p *plays) Flush(nowMs float64) {
 			continue
 		}
 		st.settled, st.settledMs = true, end.atMs
-		p.startNext(end.atMs)
+		p.startNext(end.atMs, st.lane)
 	}
 	p.ended = p.ended[:0]
 }

@@ -42,6 +42,9 @@ type Request struct {
 	HasSession bool
 	RequestID  string // authored id of a graph node, else ""
 	PlayID     string
+	LaneID     string // "" without agentic lanes
+	RootID     string // the play's only root; "" if it has several
+	ParentID   string // the request that spawned this one; "" is none
 }
 
 // Outcome says how a request ended, for the driver.
