@@ -42,6 +42,7 @@ type Point struct {
 	Summary                   *metrics.Summary
 	ScalingEvents             Maybe // undefined without a Planner
 	PlannerGPUHours           Maybe
+	OutsideShare              Maybe // undefined without hardware timing
 	CostUSD                   Maybe
 	USDPerMillionOutputTokens Maybe
 }

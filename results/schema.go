@@ -106,6 +106,8 @@ func buildPointColumns() []columnOf[Point] {
 			func(p *Point) Value { return unless(!p.ScalingEvents.OK, Int(int64(p.ScalingEvents.V))) }},
 		{Column{Name: "planner_gpu_hours", Type: Float64, Unit: "h", Meaning: "ready workers x the Planner's *_engine_num_gpu, integrated between ticks; null when unset"},
 			func(p *Point) Value { return p.PlannerGPUHours.value() }},
+		{Column{Name: "timing_outside_share", Type: Float64, Unit: "0..1", Meaning: "passes priced outside the measured grid of the hardware tables, worst role; null with other timing"},
+			func(p *Point) Value { return p.OutsideShare.value() }},
 		{Column{Name: "cost_usd", Type: Float64, Unit: "USD", Meaning: "GPU-hours of each role x the price of its system"},
 			func(p *Point) Value { return p.CostUSD.value() }},
 		{Column{Name: "usd_per_million_output_tokens", Type: Float64, Unit: "USD", Meaning: "cost_usd / output tokens x 1e6; null without output tokens"},

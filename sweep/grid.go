@@ -314,6 +314,9 @@ func (r *runner) filled(p *spec.Point, out *Outcome) (*results.Point, error) {
 			row.PlannerGPUHours = results.Some(hours)
 		}
 	}
+	for _, o := range out.Outside {
+		row.OutsideShare = results.Some(max(row.OutsideShare.V, o.Share()))
+	}
 	if !r.grid.Cost.Asked() {
 		return row, nil
 	}

@@ -13,7 +13,6 @@ import (
 	"text/template"
 
 	"dynosweep/results/compare"
-	"dynosweep/sweep/spec"
 )
 
 //go:embed deploy/*.tmpl
@@ -156,7 +155,7 @@ func describe(a *compare.Analysis, c *compare.Case) (*deployment, error) {
 	if err := json.Unmarshal([]byte(config), &raw); err != nil {
 		return nil, fmt.Errorf("point %s: config: %w", c.ID, err)
 	}
-	d := &deployment{Name: "dynosweep-" + shortID(c.ID), Point: c.ID, Label: c.Label, Sentence: sentenceOf(a, c), Model: modelPlaceholder, Replay: replayLine(config)}
+	d := &deployment{Name: "dynosweep-" + shortID(c.ID), Point: c.ID, Label: c.Label, Sentence: sentenceOf(a, c), Model: modelPlaceholder, Replay: (&replayer{}).line(config)}
 	roles := []*roleConfig{raw.Engine}
 	if raw.Prefill != nil {
 		roles = []*roleConfig{raw.Prefill, raw.Decode}
@@ -301,7 +300,7 @@ func (d *deployment) route(mode string, config map[string]any) {
 
 // plan takes the Planner's document from the replay arguments of the point.
 func (d *deployment) plan(config string) error {
-	args, err := spec.ReplayArgs([]byte(config))
+	args, err := (&replayer{}).args(config)
 	if err != nil {
 		return err
 	}

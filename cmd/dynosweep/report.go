@@ -14,6 +14,7 @@ import (
 
 	"dynosweep/results/compare"
 	"dynosweep/results/page"
+	"dynosweep/sweep"
 	"dynosweep/sweep/spec"
 )
 
@@ -139,16 +140,42 @@ func writePage(c *cli.Command, a *compare.Analysis, dir string) (string, error) 
 	if err != nil {
 		return "", badInput(err)
 	}
-	in := page.Input{Analysis: a, Replay: func(config string) string { return replayLine(config) }, Invocation: invocation(c, dir)}
+	in := page.Input{Analysis: a, Replay: (&replayer{}).line, Invocation: invocation(c, dir)}
 	if err := page.Write(out, &in); err != nil {
 		return "", err
 	}
 	return out.path, files.commit()
 }
 
-// replayLine is the replay command of a resolved configuration, or why there is none.
-func replayLine(config string) string {
-	args, err := spec.ReplayArgs([]byte(config))
+// replayer renders resolved configurations as replay commands.
+type replayer struct {
+	in    sweep.Inputs
+	bytes map[spec.AICRequest]spec.TimingAnswer // answers of the hardware tables
+}
+
+// args are the arguments of replay.
+func (r *replayer) args(config string) ([]string, error) {
+	return spec.ReplayArgs([]byte(config), r.answer)
+}
+
+func (r *replayer) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
+	if a, ok := r.bytes[*q.TransferBytes]; ok {
+		return a, nil
+	}
+	a, err := r.in.Resolve(q)
+	if err != nil {
+		return a, err
+	}
+	if r.bytes == nil {
+		r.bytes = map[spec.AICRequest]spec.TimingAnswer{}
+	}
+	r.bytes[*q.TransferBytes] = a
+	return a, nil
+}
+
+// line is the command of a configuration, or why there is none.
+func (r *replayer) line(config string) string {
+	args, err := r.args(config)
 	if err != nil {
 		return "# " + err.Error()
 	}

@@ -14,7 +14,6 @@ import (
 
 	"dynosweep/results"
 	"dynosweep/sim/metrics"
-	"dynosweep/sweep/spec"
 )
 
 const reportGrid = `name: choices
@@ -70,7 +69,7 @@ func TestReplayCommandsReproduceTheirRows(t *testing.T) {
 			continue
 		}
 		ran++
-		args, err := spec.ReplayArgs([]byte(f.Column("config").Text(i)))
+		args, err := (&replayer{}).args(f.Column("config").Text(i))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -278,15 +278,14 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 		return
 	}
 	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | ITL p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
-	for n, i := range l.Front {
-		if n == maxMarkdownFront {
-			fmt.Fprintf(b, "| ... and %d more | | | | | | | | |\n", len(l.Front)-n)
-			break
-		}
+	for _, i := range a.FrontShown(l, maxMarkdownFront) {
 		c := &a.Cases[i]
 		fmt.Fprintf(b, "| %s `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", markdown(c.Label), shortID(c.ID), compare.Number(round1(c.GPUs)),
 			c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis), c.ITLMs.Plain(compare.Millis),
 			c.Attainment.Plain(compare.Percent), c.USDPerMillion.Plain(compare.Dollars), markdown(c.Why))
+	}
+	if n := len(l.Front) - maxMarkdownFront; n > 0 {
+		fmt.Fprintf(b, "| ... and %d more | | | | | | | | |\n", n)
 	}
 	b.WriteByte('\n')
 }

@@ -116,10 +116,7 @@ func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 		head += "$/Mtok\t"
 	}
 	fmt.Fprintln(t, head+"GPUs\t  point")
-	for n, i := range l.Front {
-		if n == maxFront {
-			break
-		}
+	for _, i := range a.FrontShown(l, maxFront) {
 		c := &a.Cases[i]
 		row := fmt.Sprintf("%s\t%s\t%s\t%s\t", c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis), c.Attainment.Plain(compare.Percent))
 		if a.ByCost {

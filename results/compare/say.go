@@ -137,6 +137,9 @@ func (a *Analysis) underLoad(c *Case, l *Load) *Case {
 	return nil
 }
 
+// outsideWarning is the share of passes outside the measured grid that is told.
+const outsideWarning = 0.01
+
 // caveats are the doubts about a verdict.
 func (a *Analysis) caveats(l *Load) (out []string) {
 	v := &l.Verdict
@@ -153,6 +156,9 @@ func (a *Analysis) caveats(l *Load) (out []string) {
 		if _, seeded := a.s.Frame.Column("seed").Int(w.Rows[0]); seeded {
 			out = append(out, "One seed, no interval: ties of the router, arrivals or draft tokens are drawn, so run more seeds.")
 		}
+	}
+	if share := a.s.Over(w.Point, "timing_outside_share"); share.OK() && share.Mean > outsideWarning {
+		out = append(out, fmt.Sprintf("%s of the passes of the choice were priced outside the measured grid of the hardware tables.", Percent(share.Mean)))
 	}
 	if w.Incomplete > 0 {
 		out = append(out, fmt.Sprintf("%s of the requests did not complete.", Percent(w.Incomplete)))

@@ -239,13 +239,10 @@ func (v *view) load(i int) loadView {
 		c := &v.Cases[b.Case]
 		out.Best = append(out.Best, bestView{c.Point, b.Objective, b.Figure, c.GPUs})
 	}
-	for n, k := range l.Front {
-		if n == maxStaticFront {
-			out.More = len(l.Front) - n
-			break
-		}
+	for _, k := range v.FrontShown(l, maxStaticFront) {
 		out.Front = append(out.Front, &v.Cases[k])
 	}
+	out.More = len(l.Front) - len(out.Front)
 	for _, s := range l.Slices[:min(len(l.Slices), 6)] {
 		x := sliceView{Axis: s.Axis.Name}
 		for n, k := range s.Cases {

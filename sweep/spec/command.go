@@ -16,9 +16,10 @@ import (
 
 // ReplayArgs renders a resolved configuration (Run.ResolvedJSON) as the arguments of
 // replay: trace files first, then flags. Values that are replay's defaults are left
-// out. It fails for the few configurations that the flags cannot express; these run
-// as a point of their sweep.
-func ReplayArgs(resolved []byte) ([]string, error) {
+// out. A transfer of bytes_per_token auto becomes the number that ask gives; ask may
+// be nil. It fails for the few configurations that the flags cannot express; these
+// run as a point of their sweep.
+func ReplayArgs(resolved []byte, ask TimingResolver) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(resolved))
 	dec.UseNumber()
 	var doc object
@@ -28,7 +29,7 @@ func ReplayArgs(resolved []byte) ([]string, error) {
 	if doc.at("workload") == nil {
 		return nil, errors.New("no resolved configuration: workload is missing")
 	}
-	c := &commander{doc: doc, seeds: doc.at("seeds")}
+	c := &commander{doc: doc, seeds: doc.at("seeds"), ask: ask}
 	for _, part := range [...]func(){c.workload, c.engines, c.router, c.planner, c.sla} {
 		part()
 	}
@@ -68,6 +69,7 @@ func (o object) text(key string) string {
 // commander gathers arguments; cannot names what has no flag.
 type commander struct {
 	doc, seeds object
+	ask        TimingResolver
 	args       []string
 	cannot     string
 }
@@ -155,8 +157,12 @@ func (c *commander) engines() {
 // engine is the engine arguments of a role in nested form, without defaults.
 func (c *commander) engine(role object, transfers bool) string {
 	e := role.at("engine")
+	if e == nil {
+		c.refuse("a configuration without an engine")
+		return "{}"
+	}
 	measured := false
-	if t := e.at("timing_model"); t.text("type") == "external" {
+	if t := e.at("timing_model"); t.text("type") == "external" && t.at("config") != nil {
 		if measured = t.text("provider") == "ais"; measured {
 			unpack(t.at("config"))
 		} else {
@@ -182,9 +188,6 @@ func (c *commander) engine(role object, transfers bool) string {
 	if seed := c.seeds.text("aic_mtp"); seed != "" && e["aic_nextn"] != nil && e["aic_mtp_seed"] == nil && seed != strconv.Itoa(defaultMTPSeed) {
 		e["aic_mtp_seed"] = json.Number(seed)
 	}
-	if t := c.doc.at("kv_transfer"); transfers && t != nil {
-		c.transfer(e, t)
-	}
 	out := object{}
 	for _, key := range [...]string{"dp_size", "tensor_parallel_size", "startup_time"} {
 		if v := role[key]; !reflect.DeepEqual(plainOf(v), base[key]) {
@@ -196,6 +199,9 @@ func (c *commander) engine(role object, transfers bool) string {
 	}
 	if d := role.at("dynamo"); d != nil {
 		out["dynamo"] = d
+	}
+	if t := c.doc.at("kv_transfer"); transfers && t != nil {
+		c.transfer(e, out, t)
 	}
 	if len(e) > 0 || len(out) > 0 {
 		out["engine"] = e // its presence makes the form nested
@@ -236,11 +242,9 @@ func (c *commander) capacity(out, capacity, role object, measured bool) {
 	}
 }
 
-// transfer writes the handoff's price into the prefill role.
-func (c *commander) transfer(e, t object) {
-	if t.text("bytes_per_token") == "auto" {
-		c.refuse("kv_transfer.bytes_per_token auto")
-	}
+// transfer writes the handoff's price into the prefill role, whose engine is e and
+// launch keys are in out.
+func (c *commander) transfer(e, out, t object) {
 	if v := t.text("contention"); v != "" && v != contentions[0] {
 		c.refuse("kv_transfer.contention " + v)
 	}
@@ -248,6 +252,30 @@ func (c *commander) transfer(e, t object) {
 	if mode := t.text("timing_mode"); mode != transferModes[0] {
 		e["kv_transfer_timing_mode"] = mode
 	}
+	if t.text("bytes_per_token") != "auto" {
+		return
+	}
+	delete(e, "kv_transfer_bytes_per_token")
+	out["engine"] = e
+	if n := c.autoBytes(compact(out), t); n > 0 {
+		e["kv_transfer_bytes_per_token"] = n
+		return
+	}
+	c.refuse("kv_transfer.bytes_per_token auto")
+}
+
+// autoBytes asks for the bytes per token of a prefill role; 0 if nobody knows.
+func (c *commander) autoBytes(role string, t object) int {
+	r, err := EngineArgs("", role)
+	if err != nil || c.ask == nil || t["model"] != nil || r.request().Model == "" {
+		return 0
+	}
+	q := r.request()
+	a, err := c.ask(TimingQuery{TransferBytes: &q})
+	if err != nil {
+		return 0
+	}
+	return a.BytesPerToken
 }
 
 // engineDefaults is a role of which only backend and worker type are written,

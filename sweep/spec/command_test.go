@@ -127,7 +127,7 @@ func TestReplayArgsResolveToTheSameConfiguration(t *testing.T) {
 		if p.Skip != "" {
 			continue
 		}
-		args, err := ReplayArgs(p.Resolved())
+		args, err := ReplayArgs(p.Resolved(), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", p.Resolved(), err)
 		}
@@ -153,14 +153,56 @@ topology: {mode: disaggregated, kv_transfer: {bytes_per_token: 8, bandwidth_gb_p
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = ReplayArgs(grid.Points[0].Resolved())
+	_, err = ReplayArgs(grid.Points[0].Resolved(), nil)
 	want := "replay has no flags for kv_transfer.contention fair_share: run it with sweep SPEC --point ID"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	for _, bad := range []string{"", "null", "{}", `{"workload":3}`, `{"workload":{}}`} {
-		if _, err := ReplayArgs([]byte(bad)); err == nil && bad != `{"workload":{}}` {
+		if _, err := ReplayArgs([]byte(bad), nil); err == nil && bad != `{"workload":{}}` {
 			t.Errorf("%q: no error", bad)
 		}
 	}
+}
+
+// With hardware timing the transfer's automatic bytes become a number.
+func TestReplayArgsAskForAutomaticBytes(t *testing.T) {
+	grid, err := ParseSweep("auto.yaml", ".", []byte(`
+workload: {synthetic: {input_tokens: 8, output_tokens: 2, requests: 1}, concurrency: 1}
+topology: {mode: disaggregated, kv_transfer: {bytes_per_token: auto, bandwidth_gb_per_second: 50}}
+timing: {type: aic, model: Qwen/Qwen3-32B, system: h200_sxm, tensor_parallel: 2}
+`), &Files{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &grid.Points[0]
+	if _, err := ReplayArgs(p.Resolved(), nil); err == nil || !strings.Contains(err.Error(), "bytes_per_token auto") {
+		t.Errorf("nobody to ask: %v", err)
+	}
+	ask := func(q TimingQuery) (TimingAnswer, error) {
+		if q.TransferBytes == nil || q.TransferBytes.Model != "Qwen/Qwen3-32B" || q.TransferBytes.TP != 2 {
+			t.Errorf("asked %+v", q.TransferBytes)
+		}
+		return TimingAnswer{BytesPerToken: 131072}, nil
+	}
+	args, err := ReplayArgs(p.Resolved(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := readArgs(t, args).Resolve(&Files{})
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	got := string(run.ResolvedJSON())
+	if want := strings.Replace(string(p.Resolved()), `"bytes_per_token":"auto"`, `"bytes_per_token":131072`, 1); withoutSeeds(t, []byte(got)) != withoutSeeds(t, []byte(want)) {
+		t.Errorf("replay %q\n got %s\nwant %s", args, got, want)
+	}
+}
+
+func FuzzReplayArgs(f *testing.F) {
+	f.Add([]byte(`{"workload":{"type":"trace","trace":[{"path":"a"}]},"engine":{"engine":{"timing_model":{"type":"external","provider":"ais","config":{"model":{"path":"x/config.json"}}}}},"router":{"mode":"kv_router","config":{}},"planner":{"budget":{}},"kv_transfer":{"bytes_per_token":"auto"}}`))
+	f.Add([]byte(`{"workload":{"max_sim_time_ms":1e308},"prefill_engine":{},"router":{"mode":"kv_router"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _ = ReplayArgs(text, nil) // whatever the file says, it must not panic
+	})
 }
