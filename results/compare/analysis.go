@@ -103,20 +103,6 @@ func (a *Analysis) count() {
 	}
 }
 
-// costOf reads USD per million output tokens row by row.
-func (a *Analysis) costOf(c *Case) func(int) float64 {
-	j := &judge{s: a.s, opt: &a.Options}
-	usd, tokens := j.reader("cost_usd"), j.reader("total_output_tokens")
-	if len(a.Options.Prices) > 0 {
-		pre, dec, _ := j.prices(c.Point) // refused before if unknown
-		pws, pg, dws, dg := j.reader("prefill_worker_seconds"), j.reader("prefill_gpus_per_worker"), j.reader("decode_worker_seconds"), j.reader("decode_gpus_per_worker")
-		usd = func(i int) float64 {
-			return float64(pws(i)*pg(i)/3600*pre) + float64(dws(i)*dg(i)/3600*dec)
-		}
-	}
-	return func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 }
-}
-
 // baseline finds the point that is deployed today.
 func (a *Analysis) baseline() error {
 	want := a.Options.Baseline
@@ -210,8 +196,15 @@ func (a *Analysis) settle(l *Load) {
 			v.Nearest = append(v.Nearest, c)
 		}
 	}
+	today := a.Baseline
+	if today != nil {
+		today = a.underLoad(today, l)
+	}
 	for _, i := range l.Cases {
-		a.Cases[i].Why = a.why(&a.Cases[i], v.Winner)
+		c := &a.Cases[i]
+		if c.Why = a.why(c, v.Winner); c == today {
+			c.Why = "baseline, " + c.Why
+		}
 	}
 	a.front(l)
 	a.knobs(l)

@@ -51,6 +51,7 @@ type Case struct {
 	TTFTOK, ITLOK  float64 // share within each bound alone; NaN unknown
 	Incomplete     float64 // share of requests that did not complete
 	objectiveMean  float64
+	cost           Sample  // USD per million output tokens
 	attainmentMean float64 // NaN without an SLA
 }
 
@@ -230,7 +231,8 @@ func (j *judge) price(c *Case) error {
 	}
 	tokens, duration := j.reader("total_output_tokens"), j.reader("duration_ms")
 	over := func(of func(int) float64) Estimate { return EstimateOf(j.s.derived(c.Point, of).Values) }
-	c.USDPerMillion = over(func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
+	c.cost = j.s.derived(c.Point, func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
+	c.USDPerMillion = EstimateOf(c.cost.Values)
 	c.USDPerHour = over(func(i int) float64 { return ratio(usd(i)*3.6e6, duration(i)) })
 	good := j.good(c)
 	c.USDPerGood = over(func(i int) float64 { return ratio(usd(i), good(i)) })
@@ -314,7 +316,7 @@ func (a *Analysis) objective(cases []Case) {
 	for i := range cases {
 		c := &cases[i]
 		if a.ByCost {
-			c.Objective = a.s.derived(c.Point, a.costOf(c))
+			c.Objective = c.cost
 		}
 		if c.objectiveMean = EstimateOf(c.Objective.Values).Mean; len(c.Objective.Values) == 0 {
 			c.objectiveMean = math.NaN()

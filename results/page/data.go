@@ -52,28 +52,6 @@ type loadData struct {
 	Winner int          `json:"winner"` // -1: none
 	Front  []int        `json:"front"`
 	Note   string       `json:"note"`
-	Slices []sliceData  `json:"slices"`
-	Heat   *heatData    `json:"heat"`
-	Knobs  []knobData   `json:"knobs"`
-}
-
-type knobData struct {
-	Name  string `json:"name"`
-	Share num    `json:"share"`
-}
-
-type sliceData struct {
-	Axis   string   `json:"axis"`
-	Values []string `json:"values"`
-	Points []int    `json:"points"` // -1: none
-}
-
-type heatData struct {
-	X      string   `json:"x"`
-	Y      string   `json:"y"`
-	XS     []string `json:"xs"`
-	YS     []string `json:"ys"`
-	Points []int    `json:"points"`
 }
 
 // gridData is the attainment of points at every pair of limits.
@@ -100,8 +78,7 @@ type pageData struct {
 	ByCost     bool           `json:"byCost"`
 	Objective  string         `json:"objective"`
 	Attainment num            `json:"attainment"`
-	Spec       string         `json:"spec"`
-	Parquet    string         `json:"parquet"`
+	Dir        string         `json:"dir"`
 	Cut        int            `json:"cut"` // points left out of the page
 	Loads      []loadData     `json:"loads"`
 	ID         []string       `json:"id"`
@@ -226,7 +203,7 @@ func (v *view) points() *pageData {
 		at[i] = k
 	}
 	d := &pageData{Name: a.Sweep.Name, ByCost: a.ByCost, Objective: a.ObjectiveName(), Attainment: num(a.Options.Attainment),
-		Spec: v.specFile(), Parquet: a.Sweep.Dir + "/points.parquet", Cut: len(a.Cases) - len(pick), Commands: map[int]string{}}
+		Dir: a.Sweep.Dir, Cut: len(a.Cases) - len(pick), Commands: map[int]string{}}
 	for _, q := range compare.Quantiles {
 		d.Quantiles = append(d.Quantiles, num(q))
 	}
@@ -303,15 +280,6 @@ func (v *view) loadsData(at map[int]int) (out []loadData) {
 		}
 		if l.Verdict.Winner != nil {
 			d.Winner = place(l.Ranked[:1])[0]
-		}
-		for _, s := range l.Slices {
-			d.Slices = append(d.Slices, sliceData{s.Axis.Name, s.Axis.Values, place(s.Cases)})
-		}
-		if h := l.Heat; h != nil {
-			d.Heat = &heatData{h.X.Name, h.Y.Name, h.X.Values, h.Y.Values, place(h.Cells)}
-		}
-		for _, k := range l.Knobs {
-			d.Knobs = append(d.Knobs, knobData{k.Axis.Name, num(k.Share)})
 		}
 		out = append(out, d)
 	}

@@ -280,11 +280,9 @@ func (v *view) commands(c *compare.Case) (out Commands) {
 	if v.Input.Replay != nil {
 		out.Replay = v.Input.Replay(v.Sweep.Frame.Column("config").Text(row))
 	}
-	out.Point = "dynosweep sweep " + v.specFile() + " --point " + c.ID
+	out.Point = "dynosweep sweep SPEC --out " + v.Sweep.Dir + " --point " + c.ID
 	return out
 }
-
-func (v *view) specFile() string { return v.Sweep.Dir + "/spec.yaml" }
 
 // rows are the best points of every load in turn.
 func (v *view) rows() {

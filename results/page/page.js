@@ -300,7 +300,7 @@ tbl.addEventListener('click', (e) => {
 let opener = null;
 const recent = [];
 const why = (i) => cell(table.find((c) => c.key === 'verdict'), i);
-const sweepCommand = (i) => `dynosweep sweep ${quote(D.spec)} --point ${D.id[i]}`;
+const sweepCommand = (i) => `dynosweep sweep SPEC --out ${quote(D.dir)} --point ${D.id[i]}`;
 const quote = (s) => /^[\w\-./=:,@%+]+$/.test(s) ? s : "'" + s.replaceAll("'", "'\\''") + "'";
 function open(i, from) {
   opener = from;
@@ -628,9 +628,12 @@ $('csv').onclick = (e) => {
   const cols = shownColumns();
   hand(e.target, [cols.map((c) => csvCell(c.key)).join(','), ...order.map((i) => cols.map((c) => csvCell(c.num && !c.axis ? String(c.num(i) ?? '') : cell(c, i))).join(','))].join('\n') + '\n');
 };
+const inParquet = {id: '"point_id"', sla: '"sla_attainment"', tokens_per_user: '"mean_output_token_throughput_per_user"', usd_per_million: '"usd_per_million_output_tokens"',
+  tokens_per_gpu: 'total_output_tokens / (gpu_hours * 3600)', usd_per_hour: 'cost_usd / duration_ms * 3.6e6'};
+const made = new Set(['point', 'load', 'seeds', 'verdict']); // of the report, no columns of the file
 $('sql').onclick = (e) => {
-  const parts = filters.map((f) => `"${f.c.key}" ${f.op} ${f.number ?? "'" + f.text.replaceAll("'", "''") + "'"}`);
-  hand(e.target, `SELECT * FROM '${D.parquet.replaceAll("'", "''")}' WHERE status = 'done'${parts.map((p) => ' AND ' + p).join('')};`);
+  const parts = filters.filter((f) => !made.has(f.c.key)).map((f) => `${inParquet[f.c.key] || '"' + f.c.key + '"'} ${f.op} ${f.number ?? "'" + f.text.replaceAll("'", "''") + "'"}`);
+  hand(e.target, `SELECT * FROM '${(D.dir + '/points.parquet').replaceAll("'", "''")}' WHERE status = 'done'${parts.map((p) => ' AND ' + p).join('')};`);
 };
 for (const c of table) {
   const box = el('input', {type: 'checkbox', checked: visible.has(c.key), onchange: () => {
