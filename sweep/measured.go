@@ -55,7 +55,7 @@ func openModel(q *spec.AICRequest) (*aic.Model, error) {
 	return aic.NewModel(db, aic.ModelConfig{
 		Model: q.Model, TP: q.TP, PP: q.PP, AttentionDP: q.AttentionDP, MoETP: q.MoETP, MoEEP: q.MoEEP, NextN: q.NextN,
 		GEMM: q.GEMM, MoE: q.MoE, FMHA: q.FMHA, KVCache: q.KVCache, Comm: q.Comm,
-		Mode: mode, AttentionBackend: q.AttentionBackend,
+		Mode: mode, AttentionBackend: q.AttentionBackend, DecodeQKNorm: q.DecodeQKNorm,
 	})
 }
 

@@ -68,6 +68,7 @@ func inputFlags() []cli.Flag {
 		intFlag(catEngine, "num-workers", "aggregated workers (default 1)"),
 		intFlag(catEngine, "num-prefill-workers", "prefill workers (default 1)"),
 		intFlag(catEngine, "num-decode-workers", "decode workers (default 1)"),
+		textFlag(catEngine, "systems-path", "hardware tables to read instead of the built-in ones: the package's systems `DIR` or wheel"),
 		textFlag(catEngine, "replay-mode", "offline (default)"),
 
 		textFlag(catRouter, "router-mode", "round_robin (default) or kv_router"),
@@ -144,7 +145,7 @@ func readReplayFlags(c *cli.Command) *spec.ReplayFlags {
 		MaxSimTimeSeconds: f("max-sim-time-seconds"), AgenticLanes: i("agentic-lanes"), ExecutionModel: s("execution-model"),
 		ExtraEngineArgs: s("extra-engine-args"), PrefillEngineArgs: s("prefill-engine-args"), DecodeEngineArgs: s("decode-engine-args"),
 		NumWorkers: i("num-workers"), NumPrefillWorkers: i("num-prefill-workers"), NumDecodeWorkers: i("num-decode-workers"),
-		ReplayMode: s("replay-mode"), RouterMode: s("router-mode"), RouterConfig: s("router-config"),
+		SystemsPath: s("systems-path"), ReplayMode: s("replay-mode"), RouterMode: s("router-mode"), RouterConfig: s("router-config"),
 		RouterPolicyConfig: s("router-policy-config"), ModelName: s("model-name"),
 		KVEventLagMs: f("kv-event-lag-ms"), RouterSeed: u("router-seed"),
 		PlannerConfig: s("planner-config"), BenchmarkGranularity: i("benchmark-granularity"),

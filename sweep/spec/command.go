@@ -245,12 +245,12 @@ func (c *commander) capacity(out, capacity, role object, measured bool) {
 // transfer writes the handoff's price into the prefill role, whose engine is e and
 // launch keys are in out.
 func (c *commander) transfer(e, out, t object) {
-	if v := t.text("contention"); v != "" && v != contentions[0] {
-		c.refuse("kv_transfer.contention " + v)
-	}
 	e["kv_transfer_bytes_per_token"], e["kv_transfer_bandwidth"] = t["bytes_per_token"], t["bandwidth_gb_per_second"]
 	if mode := t.text("timing_mode"); mode != transferModes[0] {
 		e["kv_transfer_timing_mode"] = mode
+	}
+	if v := t.text("contention"); v != "" && v != contentions[0] {
+		e["kv_transfer_contention"] = v
 	}
 	if t.text("bytes_per_token") != "auto" {
 		return

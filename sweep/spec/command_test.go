@@ -91,7 +91,7 @@ engine:
   - {backend: sglang, block_size: 16, sglang: {schedule_policy: lpm, chunked_prefill_size: 4096}, tensor_parallel_size: 2}
 topology:
   - {mode: aggregated, workers: 2}
-  - {mode: disaggregated, prefill_workers: 1, decode_workers: 3, decode_engine: {max_num_seqs: 512}, kv_transfer: {bytes_per_token: 131072, bandwidth_gb_per_second: 50, timing_mode: destination_missing}}
+  - {mode: disaggregated, prefill_workers: 1, decode_workers: 3, decode_engine: {max_num_seqs: 512}, kv_transfer: {bytes_per_token: 131072, bandwidth_gb_per_second: 50, timing_mode: destination_missing, contention: [none, fair_share]}}
 router:
   - null
   - {mode: kv_router, kv_event_lag_ms: 3, config: {overlap_score_credit: 0.5, router_temperature: 0.25, router_queue_threshold: 0.75, router_queue_policy: wspt}}
@@ -146,15 +146,9 @@ func TestReplayArgsResolveToTheSameConfiguration(t *testing.T) {
 }
 
 func TestReplayArgsRefuseWhatHasNoFlag(t *testing.T) {
-	grid, err := ParseSweep("fair.yaml", ".", []byte(`
-workload: {synthetic: {input_tokens: 8, output_tokens: 2, requests: 1}, concurrency: 1}
-topology: {mode: disaggregated, kv_transfer: {bytes_per_token: 8, bandwidth_gb_per_second: 1, contention: fair_share}}
-`), &Files{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = ReplayArgs(grid.Points[0].Resolved(), nil)
-	want := "replay has no flags for kv_transfer.contention fair_share: run it with sweep SPEC --point ID"
+	run := mustPredict(t, minimal(t), "engine", "engine.workers.aggregated.kv_cache.capacity={type: default}")
+	_, err := ReplayArgs(run.ResolvedJSON(), nil)
+	want := "replay has no flags for a capacity estimate beside timing that is not measured: run it with sweep SPEC --point ID"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -19,7 +19,8 @@ var (
 		"emit_kv_token_ids", "kv_bytes_per_token", "kv_transfer_bytes_per_token",
 		"kv_cache_bytes_per_token", "kv_cache_groups", "kv_cache_capacity_bytes",
 		"native_host_offload", "state_cache", "prefix_match_unit", "g3_offload",
-		"kv_transfer_bandwidth", "kv_transfer_timing_mode", "timing_model", "sglang", "trtllm"}
+		"kv_transfer_bandwidth", "kv_transfer_timing_mode", "timing_model", "sglang", "trtllm",
+		"kv_transfer_contention"} // ours
 	sglangKeys = []string{"schedule_policy", "max_prefill_tokens", "chunked_prefill_size",
 		"clip_max_new_tokens", "schedule_conservativeness"}
 	trtllmKeys = []string{"capacity_scheduler_policy"}
@@ -315,7 +316,8 @@ type launchDoc struct {
 	role, preemption               opt[int]
 	transferBytes                  opt[uint64]
 	bandwidth                      opt[float64]
-	transferMode                   opt[int]
+	transferAuto                   bool
+	transferMode, contention       opt[int]
 	policy                         opt[int]
 	maxPrefill, chunk, clip        opt[uint64]
 	conservativeness               opt[float64]
@@ -374,7 +376,8 @@ func (d *launchDoc) engineFields(e mapping) {
 	e.sub("trtllm", "struct TrtllmConfig", trtllmKeys).enum("capacity_scheduler_policy", "guaranteed_no_evict")
 }
 
-// transfer reads the handoff fields; kv_bytes_per_token is an alias.
+// transfer reads the handoff fields; kv_bytes_per_token is an alias. The contention
+// and auto are ours.
 func (d *launchDoc) transfer(e mapping) {
 	key := "kv_transfer_bytes_per_token"
 	if e.get("kv_bytes_per_token") != nil {
@@ -383,9 +386,14 @@ func (d *launchDoc) transfer(e mapping) {
 		}
 		key = "kv_bytes_per_token"
 	}
-	d.transferBytes = e.uint(key, 64, orNull)
+	if v := e.get(key); v != nil && v.kind == stringKind && v.text == "auto" {
+		d.transferAuto = true
+	} else {
+		d.transferBytes = e.uint(key, 64, orNull)
+	}
 	d.bandwidth = e.float("kv_transfer_bandwidth", orNull)
 	d.transferMode = e.enum("kv_transfer_timing_mode", transferModes...)
+	d.contention = e.enum("kv_transfer_contention", contentions...)
 }
 
 var transferModes = []string{"full_prompt", "destination_missing"}

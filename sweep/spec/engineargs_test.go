@@ -86,6 +86,7 @@ func TestFlatEqualsNested(t *testing.T) {
 		{"role flags", `{"is_prefill":true}`, `{"engine":{"worker_type":"prefill"}}`},
 		{"launch keys", `{"dp_size":2,"startup_time":1.5,"tensor_parallel_size":4}`, `{"dp_size":2,"startup_time":1.5,"tensor_parallel_size":4}`},
 		{"transfer", `{"kv_bytes_per_token":7,"kv_transfer_bandwidth":2}`, `{"engine":{"kv_transfer_bytes_per_token":7,"kv_transfer_bandwidth":2.0}}`},
+		{"automatic transfer", `{"kv_bytes_per_token":"auto","kv_transfer_contention":"fair_share"}`, `{"engine":{"kv_transfer_bytes_per_token":"auto","kv_transfer_contention":"fair_share"}}`},
 		{"preemption", `{"preemption_mode":"FIFO"}`, `{"engine":{"preemption_mode":"fifo"}}`},
 		{"page", `{"engine_type":"sglang","sglang":{"page_size":16,"schedule_policy":"fcfs"}}`, `{"engine":{"backend":"sglang","block_size":16}}`},
 		{"profile", `{"planner_profile_data":"a.npz"}`, `{"engine":{"timing_model":{"type":"external","provider":"dynamo_profile","config":{"path":"a.npz"}}}}`},

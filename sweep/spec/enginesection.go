@@ -47,7 +47,7 @@ var (
 		{"context_parallel", "cp_size"}, {"moe_tensor_parallel", "moe_tp_size"}, {"moe_expert_parallel", "moe_ep_size"},
 		{"gemm_dtype", "gemm_dtype"}, {"moe_dtype", "moe_dtype"}, {"fmha_dtype", "fmha_dtype"},
 		{"kv_cache_dtype", "kv_cache_dtype"}, {"comm_dtype", "comm_dtype"}, {"database_mode", "database_mode"},
-		{"attention_backend", "attention_backend"}, {"systems_path", "systems_path"}}
+		{"attention_backend", "attention_backend"}, {"systems_path", "systems_path"}, {"decode_qk_norm", "decode_qk_norm"}}
 	aicTimingKeys = func() []string {
 		keys := []string{"type"}
 		for _, k := range aicTimingOf {

@@ -35,6 +35,8 @@ type ReplayFlags struct {
 	ExtraEngineArgs, PrefillEngineArgs, DecodeEngineArgs *string
 	NumWorkers, NumPrefillWorkers, NumDecodeWorkers      *int64
 
+	SystemsPath *string // hardware tables of engine arguments and estimate that name none
+
 	ReplayMode, RouterMode, RouterConfig, RouterPolicyConfig, ModelName *string
 	KVEventLagMs                                                        *float64
 	RouterSeed                                                          *uint64
@@ -148,6 +150,32 @@ func (c *ReplayFlags) topology(f *flagFaults, run *Run) {
 	if prefill {
 		run.Transfer = run.Prefill.Transfer
 	}
+	c.systems(f, run)
+}
+
+// systems gives the hardware tables of --systems-path to every role that reads
+// tables and names none.
+func (c *ReplayFlags) systems(f *flagFaults, run *Run) {
+	path := val(c.SystemsPath, "")
+	if c.SystemsPath == nil {
+		return
+	}
+	used := c.AICModelPath != nil
+	for _, r := range [...]*Role{run.Prefill, run.Decode} {
+		if r == nil || r.Timing.Kind != Measured {
+			continue
+		}
+		used = true
+		if r.Timing.AIC.SystemsPath != "" {
+			continue
+		}
+		r.Timing.AIC.SystemsPath = path
+		if r.Capacity != nil {
+			r.Capacity.Model.SystemsPath = path
+		}
+	}
+	f.rule(path != "", "--systems-path", "must not be empty")
+	f.rule(used, "--systems-path", "nothing here reads hardware tables: engine arguments select them with aic_backend")
 }
 
 const maxWorkers = 1 << 20
@@ -370,7 +398,7 @@ func (c *ReplayFlags) estimator(f *flagFaults) *AICRequest {
 	f.rule((c.AICMoETPSize == nil) == (c.AICMoEEPSize == nil), "--aic-moe-tp-size", "moe_tp_size and moe_ep_size must be given together")
 	q := &AICRequest{Model: *c.AICModelPath, System: *c.AICSystem, Backend: *c.AICBackend, Version: val(c.AICBackendVersion, ""),
 		TP: bounded(val(c.AICTPSize, 1)), PP: 1, AttentionDP: bounded(val(c.AICAttentionDPSize, 1)), CP: 1,
-		MoETP: bounded(val(c.AICMoETPSize, 0)), MoEEP: bounded(val(c.AICMoEEPSize, 0)), NextN: bounded(val(c.AICNextN, 0)), Mode: modeNames[0]}
+		MoETP: bounded(val(c.AICMoETPSize, 0)), MoEEP: bounded(val(c.AICMoEEPSize, 0)), NextN: bounded(val(c.AICNextN, 0)), Mode: modeNames[0], SystemsPath: val(c.SystemsPath, "")}
 	for i, dst := range [...]*string{&q.GEMM, &q.MoE, &q.FMHA, &q.KVCache, &q.Comm} {
 		*dst = dtypeName(val(texts[4+i], ""))
 	}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"dynosweep/planner"
+	"dynosweep/sim"
 	"dynosweep/sim/engine"
 	"dynosweep/sim/router"
 	"dynosweep/sim/timing"
@@ -159,6 +161,48 @@ func TestReplayBuildsDisaggregatedConfig(t *testing.T) {
 	}
 	if r := cfg.Router; !r.KV || r.Seed != 7 || r.Config.OverlapCredit != 0.5 || !math.IsInf(cfg.MaxSimTimeMs, 1) {
 		t.Errorf("router %+v", r)
+	}
+}
+
+// The handoff's price is the prefill role's, also where our own words are in it.
+func TestReplayPricesTheHandoffByThePrefillRole(t *testing.T) {
+	c := closed()
+	c.PrefillEngineArgs = ptr(`{"is_prefill":true,"aic_backend":"vllm","aic_model_path":"Qwen/Qwen3-32B","aic_tp_size":2,"kv_transfer_bytes_per_token":"auto","kv_transfer_bandwidth":10,"kv_transfer_contention":"fair_share"}`)
+	c.DecodeEngineArgs = ptr(`{"is_decode":true}`)
+	run := mustResolve(t, c)
+	cfg, err := run.Config(nil, func(q TimingQuery) (TimingAnswer, error) {
+		if q.TransferBytes != nil && q.TransferBytes.TP != 2 {
+			t.Errorf("asked %+v", q.TransferBytes)
+		}
+		return TimingAnswer{Model: timing.Fixed{}, Blocks: 1000, BytesPerToken: 131072}, nil
+	})
+	want := sim.TransferConfig{BytesPerToken: 131072, BandwidthGBps: 10, FairShare: true}
+	if err != nil || cfg.Prefill.Transfer != want {
+		t.Errorf("transfer %+v, %v", cfg.Prefill.Transfer, err)
+	}
+	c.PrefillEngineArgs = ptr(`{"is_prefill":true,"kv_transfer_bytes_per_token":"auto","kv_transfer_bandwidth":10}`)
+	run = mustResolve(t, c)
+	_, err = run.Config(nil, nil)
+	if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "kv_transfer.bytes_per_token: auto needs the prefill role's model, which only aic timing names: give an integer") {
+		t.Errorf("a model nobody named: %v", err)
+	}
+}
+
+func TestSystemsPathReachesEveryTable(t *testing.T) {
+	dir := t.TempDir()
+	c := closed()
+	c.SystemsPath = &dir
+	c.ExtraEngineArgs = ptr(`{"aic_backend":"vllm","aic_model_path":"Qwen/Qwen3-32B"}`)
+	c.RouterMode, c.RouterConfig = ptr("kv_router"), ptr(`{"router_prefill_load_model":"ais"}`)
+	c.AICBackend, c.AICSystem, c.AICModelPath = ptr("vllm"), ptr("h200_sxm"), ptr("Qwen/Qwen3-32B")
+	run := mustResolve(t, c)
+	if a := run.Decode; a.Timing.AIC.SystemsPath != dir || a.Capacity.Model.SystemsPath != dir || run.Router.Estimator.SystemsPath != dir {
+		t.Errorf("%+v, estimate %+v", a, run.Router.Estimator)
+	}
+	c = closed()
+	c.SystemsPath = &dir
+	if _, err := c.Resolve(&Files{}); err == nil || !strings.HasPrefix(err.Error(), "--systems-path: nothing here reads hardware tables") {
+		t.Errorf("polynomial timing: %v", err)
 	}
 }
 

@@ -91,7 +91,7 @@ func SweepReference() []KeyTable {
 			{"timing.backend_version", "string or null", "", "aic: `current`, `previous`, `next` or a number; default `current`."},
 			{"timing.tensor_parallel", "integer", "1", "aic: tensor parallelism. With `tensor_parallel_size` written too, the two must agree."},
 			{"timing.attention_data_parallel", "integer", "1", "aic: attention data parallelism: ranks of a worker. With `dp_size` written too, the two must agree."},
-			{"timing.context_parallel", "integer or null", "1", "aic: prefill context parallelism, > 0."},
+			{"timing.context_parallel", "integer or null", "1", "aic: must be 1: context parallelism is not priced."},
 			{"timing.moe_tensor_parallel", "integer or null", "null", "aic: expert tensor parallelism; together with the next key, and their product is tensor x attention data x context."},
 			{"timing.moe_expert_parallel", "integer or null", "null", "aic: expert parallelism."},
 			{"timing.gemm_dtype", "string or null", "null", "aic: number format of matrix products; null: the checkpoint's."},
@@ -101,6 +101,7 @@ func SweepReference() []KeyTable {
 			{"timing.comm_dtype", "string or null", "null", "aic: number format of communication."},
 			{"timing.database_mode", "string or null", "SILICON", "aic: `SILICON` (measured), `HYBRID`, `EMPIRICAL` or `SOL`."},
 			{"timing.attention_backend", "string or null", "null", "aic: attention kernels, where the tables have several."},
+			{"timing.decode_qk_norm", "boolean", "false", "aic: price query and key norms in decode too, as AISimulate core 0.13 does."},
 			{"timing.systems_path", "path or null", "null", "aic: tables to read instead of the built-in ones."},
 		}},
 		{"sla, cost, constraints", "`ttft_ms` and `itl_ms` together or alone, or `e2e_ms` alone.", []Key{

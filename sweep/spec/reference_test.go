@@ -82,7 +82,7 @@ func TestReferenceNamesEveryAISimulateKey(t *testing.T) {
 	described := pathsOf(AISimulateReference())
 	read := map[string]bool{}
 	prefixed(read, "engine.", predictEngineKeys)
-	prefixed(read, "engine.kv_transfer.", kvTransferKeys[:3])
+	prefixed(read, "engine.kv_transfer.", kvTransferKeys)
 	const worker = "engine.workers.<role>."
 	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms"})
 	prefixed(read, worker+"parallelism.", parallelismKeys)

@@ -106,6 +106,7 @@ func aisEngineReference() []Key {
 		{"engine.kv_transfer.bytes_per_token", "integer or `auto`", "auto", "Disaggregated: from the model, or > 0."},
 		{"engine.kv_transfer.bandwidth_gb_per_second", "number or null", "null", "null: no delay."},
 		{"engine.kv_transfer.timing_mode", "string", "destination_missing", "Or `full_prompt`. The engine arguments' default is the other one."},
+		{"engine.kv_transfer.contention", "string", contentions[0], "Or `fair_share`: concurrent transfers share their links (kv-transfer.md)."},
 	}
 }
 

@@ -147,6 +147,9 @@ func (q *AICRequest) resolved(model, systems fileRef, paths bool) map[string]any
 	if q.AttentionBackend != "" {
 		m["attention_backend"] = q.AttentionBackend
 	}
+	if q.DecodeQKNorm {
+		m["decode_qk_norm"] = true
+	}
 	if model != (fileRef{}) {
 		m["model"] = model.show(paths)
 	}

@@ -217,7 +217,7 @@ func (d *launchDoc) handoff(r *Role) {
 	e.rule(!d.transferBytes.set || d.transferBytes.v > 0, "kv_transfer_bytes_per_token", "kv_transfer_bytes_per_token must be positive")
 	e.rule(finite(d.bandwidth.v, 0), "kv_transfer_bandwidth", "kv_transfer_bandwidth must be finite and non-negative")
 	r.Transfer = KVTransfer{BytesPerToken: float64(d.transferBytes.v), BandwidthGBps: d.bandwidth.v,
-		DestinationMissing: d.transferMode.v == 1}
+		BytesAuto: d.transferAuto, DestinationMissing: d.transferMode.v == 1, FairShare: d.contention.v == 1}
 }
 
 func (d *launchDoc) sglangRules(c *engine.Config) {

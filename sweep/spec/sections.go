@@ -300,7 +300,7 @@ func (t *transferDoc) price(base KVTransfer) KVTransfer {
 	}
 	switch {
 	case t.bytes.set:
-		base.BytesPerToken = float64(t.bytes.v)
+		base.BytesPerToken, base.BytesAuto = float64(t.bytes.v), false
 	case t.bytesAuto || base.BytesPerToken == 0:
 		base.BytesPerToken, base.BytesAuto = 0, true
 	}
@@ -310,7 +310,9 @@ func (t *transferDoc) price(base KVTransfer) KVTransfer {
 	if t.timing.set {
 		base.DestinationMissing = t.timing.v == 1
 	}
-	base.FairShare = t.contention.v == 1
+	if t.contention.set {
+		base.FairShare = t.contention.v == 1
+	}
 	return base
 }
 

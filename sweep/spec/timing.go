@@ -42,6 +42,7 @@ type AICRequest struct {
 	Mode                            string // SILICON, HYBRID, EMPIRICAL, SOL
 	AttentionBackend                string
 	SystemsPath                     string // data root, "" the built-in tables
+	DecodeQKNorm                    bool   // price query and key norms in decode, as AISimulate core 0.13 does
 	Role                            engine.Role
 }
 
@@ -173,7 +174,7 @@ var (
 		"gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode", "kv_cache_quant_mode", "comm_quant_mode",
 		"nextn", "kv_block_size", "gpu_memory_utilization", "mem_fraction_static",
 		"free_gpu_memory_fraction", "database_mode", "attention_backend", "systems_path",
-		"systems_paths", "speculation"}
+		"systems_paths", "decode_qk_norm", "speculation"}
 	modeNames = []string{"SILICON", "HYBRID", "EMPIRICAL", "SOL"}
 )
 
@@ -196,6 +197,7 @@ func (f *faults) aicConfig(n, parent *node) aicDoc {
 	r.Model, r.System, r.Backend = m.required("model"), m.required("system"), m.string("backend", orNull).v
 	r.Version, r.AttentionBackend = m.string("backend_version", orNull).v, m.string("attention_backend", orNull).v
 	r.SystemsPath = m.systems()
+	r.DecodeQKNorm = m.bool("decode_qk_norm").v
 	for i, dst := range [...]*string{&r.GEMM, &r.MoE, &r.FMHA, &r.KVCache, &r.Comm} {
 		*dst = m.dtype(dtypeNames[i])
 	}
@@ -318,7 +320,7 @@ func (a *aicDoc) complete(r *Role) AICRequest {
 	a.equals(a.nextN, "nextn", "aic_nextn", q.NextN)
 	a.rule(a.pp.or(1) == 1, "pp", "pp must be 1: engines do not run in a pipeline")
 	q.PP, q.CP = 1, r.ContextParallel
-	a.rule(a.cp.or(1) > 0, "cp_size", "cp_size must be positive")
+	a.rule(a.cp.or(1) == 1, "cp_size", "cp_size must be 1: context parallelism is not priced")
 	a.rule(a.moeTP.set == a.moeEP.set, "moe_tp_size", "moe_tp_size and moe_ep_size must be given together")
 	if a.moeTP.set && a.moeEP.set {
 		width := uint64(q.TP) * uint64(q.AttentionDP) * uint64(q.CP)

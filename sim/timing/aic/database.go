@@ -121,7 +121,7 @@ func (db *Database) hasData() error {
 		return fmt.Errorf("%s has no measured data of %s for system %s (only database mode SOL works): %w", db.root.name, db.Backend, db.System.Name, ErrVersion)
 	}
 	if db.root.packed && !db.root.hasPack(db.System.Name, db.Backend, db.Version) {
-		return fmt.Errorf("the embedded data does not hold %s %s on %s; it holds %s; name the package's own systems directory or wheel for the rest: %w",
+		return fmt.Errorf("the embedded data does not hold %s %s on %s; it holds %s; name the package's own systems directory or wheel for the rest (--systems-path, or systems_path): %w",
 			db.Backend, db.Version, db.System.Name, strings.Join(db.root.packs(), ", "), ErrVersion)
 	}
 	return nil

@@ -42,8 +42,8 @@ type ModelConfig struct {
 
 // OpCost is one op of a pass.
 type OpCost struct {
-	Name string
-	Ms   float64
+	Name string  `json:"name"`
+	Ms   float64 `json:"latency_ms"`
 }
 
 // GPUs returns how many GPUs one engine takes.
