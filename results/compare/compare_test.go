@@ -298,7 +298,7 @@ func TestCompareReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := ReadSet(write(`{"completed_requests": 10, "num_requests": 10, "mean_ttft_ms": 80, "output_throughput_tok_s": 50}`))
+	b, err := ReadSet(write(`{"summary": {"completed_requests": 10, "num_requests": 10, "mean_ttft_ms": 80, "output_throughput_tok_s": 50}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,8 @@ func ReadSet(path string) (*Set, error) {
 	return readReport(path)
 }
 
-// readReport reads the report JSON of a replay.
+// readReport reads the report JSON of a replay, or a prediction, whose figures stand
+// under summary.
 func readReport(path string) (*Set, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -77,7 +78,11 @@ func readReport(path string) (*Set, error) {
 		return nil, inputf("%s: neither a Parquet file nor a report JSON: %v", path, err)
 	}
 	s := &Set{Name: filepath.Base(path), report: map[string]float64{}}
-	for key, text := range doc {
+	figures := doc
+	if inner := map[string]json.RawMessage{}; json.Unmarshal(doc["summary"], &inner) == nil {
+		figures = inner // a prediction of predict, or a report of the reference's library
+	}
+	for key, text := range figures {
 		var v *float64
 		if json.Unmarshal(text, &v) == nil && v != nil {
 			s.report[key] = *v
