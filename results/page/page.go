@@ -261,6 +261,9 @@ func (v *view) load(i int) loadView {
 		}
 	}
 	out.Figure = v.scatter(l)
+	if n := len(v.Cases); n > maxPoints {
+		out.Cut = fmt.Sprintf("The chart carries the fronts and the best points of every load, %s of %s in all.", compare.Number(maxPoints), compare.Number(float64(n)))
+	}
 	if w := l.Verdict.Winner; w != nil {
 		out.Commands = v.commands(w)
 	}

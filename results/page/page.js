@@ -178,8 +178,7 @@ function applyFilter() {
   }
   keep('f', $('filter').value.trim());
   arrange();
-  const cut = D.cut ? ` ${D.cut} points are left out of this page: it carries the front and the best of every load; points.parquet has all.` : '';
-  note.textContent = `${order.length} of ${n} completed points.${cut}`;
+  note.textContent = D.cut ? `${order.length} of the ${n} points that this page carries, of ${n + D.cut} completed ones; points.parquet has all.` : `${order.length} of ${n} completed points.`;
   say(`${order.length} of ${n} points`);
 }
 
