@@ -110,6 +110,7 @@ type loadView struct {
 	Slices []sliceView
 	Heat   *heatView
 	Figure template.HTML
+	Cut    string // what the chart leaves out, "" nothing
 	Commands
 }
 
