@@ -94,6 +94,9 @@ func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome,
 		if out.Policy, err = planner.New(run.Planner.Config, engines(run, &cfg)); err != nil {
 			return nil, &InputError{err}
 		}
+		for _, m := range res.measured {
+			m.ForgetOutside() // the Planner's lessons are no passes
+		}
 		cfg.Scaling = out.Policy
 	}
 	cfg.Capture, cfg.Observers, cfg.SlowPath = w.Capture, w.Observers, w.SlowPath

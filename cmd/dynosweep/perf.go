@@ -43,7 +43,8 @@ func perfCommand() *cli.Command {
 				Flags: append(modelFlags(),
 					&cli.Float64Flag{Name: "memory-fraction", Usage: "share of GPU memory; 0 is the backend's default"},
 					&cli.IntFlag{Name: "block-size", Usage: "`TOKENS` per block", Value: 64},
-					&cli.IntFlag{Name: "max-num-batched-tokens", Usage: "`TOKENS` of one pass", Value: 8192}),
+					&cli.IntFlag{Name: "max-num-batched-tokens", Usage: "`TOKENS` of one pass", Value: 8192},
+					&cli.BoolFlag{Name: "ops", Usage: "show where the memory goes, the weights op by op"}),
 				OnUsageError: usageError,
 				Action:       perfCapacity,
 			},
@@ -194,6 +195,21 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// capacityAnswer is what perf capacity prints.
+type capacityAnswer struct {
+	Blocks        int64         `json:"num_gpu_blocks"`
+	Tokens        int64         `json:"kv_tokens"`
+	BytesPerToken int64         `json:"kv_bytes_per_token"`
+	Memory        []memoryPart  `json:"memory,omitempty"`
+	Ops           []aic.OpBytes `json:"ops,omitempty"`
+}
+
+// memoryPart is what one use takes of the memory of a rank.
+type memoryPart struct {
+	Name  string  `json:"name"`
+	Bytes float64 `json:"bytes"`
+}
+
 func perfCapacity(_ context.Context, c *cli.Command) error {
 	if c.String("batch") != "" {
 		return perfBatch(c, aic.BatchCapacity)
@@ -202,14 +218,38 @@ func perfCapacity(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	k, err := m.Capacity(aic.CapacityConfig{MemoryFraction: c.Float64("memory-fraction"),
-		BlockSize: c.Int("block-size"), MaxNumBatchedTokens: c.Int("max-num-batched-tokens")})
+	cfg := aic.CapacityConfig{MemoryFraction: c.Float64("memory-fraction"),
+		BlockSize: c.Int("block-size"), MaxNumBatchedTokens: c.Int("max-num-batched-tokens")}
+	k, err := m.Capacity(cfg)
 	if err != nil {
 		return badInput(err)
 	}
-	if c.Bool("json") {
-		return printJSON(c.Root().Writer, map[string]int64{"num_gpu_blocks": k.NumGPUBlocks, "kv_tokens": k.KVTokens, "kv_bytes_per_token": k.KVBytesPerToken})
+	a := capacityAnswer{Blocks: k.NumGPUBlocks, Tokens: k.KVTokens, BytesPerToken: k.KVBytesPerToken}
+	if c.Bool("ops") {
+		mem, err := m.Memory(cfg)
+		if err != nil {
+			return badInput(err)
+		}
+		a.Memory = []memoryPart{{"weights", mem.Weights}, {"activations", mem.Activations},
+			{"collectives", mem.Collectives}, {"other", mem.Other}, {"kv_cache", mem.KVBudget}}
+		a.Ops = mem.Ops
 	}
-	_, err = fmt.Fprintf(c.Root().Writer, "%d KV blocks per rank: %d tokens of %d bytes\n", k.NumGPUBlocks, k.KVTokens, k.KVBytesPerToken)
-	return err
+	return a.print(c.Root().Writer, c.Bool("json"))
+}
+
+func (a *capacityAnswer) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, a)
+	}
+	fmt.Fprintf(w, "%d KV blocks per rank: %d tokens of %d bytes\n", a.Blocks, a.Tokens, a.BytesPerToken)
+	for _, p := range a.Memory {
+		fmt.Fprintf(w, "  %-36s %16.0f bytes\n", p.Name, p.Bytes)
+		if p.Name != "weights" {
+			continue
+		}
+		for _, op := range a.Ops {
+			fmt.Fprintf(w, "    %-34s %16.0f bytes\n", op.Name, op.Bytes)
+		}
+	}
+	return nil
 }

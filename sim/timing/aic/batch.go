@@ -60,7 +60,7 @@ func BatchCapacity(w io.Writer, r io.Reader, systemsPath string, base ModelConfi
 		fraction := 0.0
 		if s := get("memory_fraction"); s != "" {
 			if fraction, err = strconv.ParseFloat(s, 64); err != nil {
-				return nil, fmt.Errorf("memory_fraction: not a number: %q: %w", s, ErrConfig)
+				return nil, classed(ErrConfig, "memory_fraction: not a number: %q", s)
 			}
 		}
 		m, err := batchModel(models, get, systemsPath, base)
@@ -80,7 +80,7 @@ func batchInts(get func(string) string, names ...string) ([]int, error) {
 	for i, name := range names {
 		v, err := strconv.ParseUint(strings.TrimSpace(get(name)), 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("%s: not a whole number: %q: %w", name, get(name), ErrConfig)
+			return nil, classed(ErrConfig, "%s: not a whole number: %q", name, get(name))
 		}
 		out[i] = int(v)
 	}
@@ -194,11 +194,11 @@ func (c *ModelConfig) SetParallel(s string) error {
 			for k := range formats {
 				known = append(known, k)
 			}
-			return fmt.Errorf("parallel: unknown name %q; known: %s: %w", name, sortedWords(known), ErrConfig)
+			return classed(ErrConfig, "parallel: unknown name %q; known: %s", name, sortedWords(known))
 		}
 		v, err := strconv.ParseUint(value, 10, 16)
 		if err != nil || (v == 0 && name != "nextn") {
-			return fmt.Errorf("parallel: %s: not a positive whole number: %q: %w", name, value, ErrConfig)
+			return classed(ErrConfig, "parallel: %s: not a positive whole number: %q", name, value)
 		}
 		*p = int(v)
 	}

@@ -1,7 +1,5 @@
 package aic
 
-import "fmt"
-
 // CapacityConfig asks how much KV cache fits (spec aic-perfmodel 9).
 type CapacityConfig struct {
 	MemoryFraction      float64 // of total memory, on trtllm of free memory; 0 means the backend's default
@@ -14,6 +12,18 @@ type Capacity struct {
 	NumGPUBlocks    int64
 	KVTokens        int64
 	KVBytesPerToken int64
+}
+
+// Memory is where the bytes of one rank go.
+type Memory struct {
+	Weights, Activations, Collectives, Other, KVBudget float64
+	Ops                                                []OpBytes // the weights, op by op; ops without any are left out
+}
+
+// OpBytes is the weights of one op in all its layers.
+type OpBytes struct {
+	Name  string  `json:"name"`
+	Bytes float64 `json:"weight_bytes"`
 }
 
 // DefaultMemoryFraction returns the memory fraction of a backend.
@@ -47,7 +57,7 @@ func (m *Model) activations(tokens int) (float64, error) {
 	tpc := min(p.tp, 8)
 	factor, ok := activationFactor(c.family, m.db.Backend, tpc)
 	if !ok {
-		return 0, fmt.Errorf("no memory coefficient for tp_size %d (only 1, 2, 4, 8 and above): %w", p.tp, ErrCapacity)
+		return 0, classed(ErrCapacity, "no memory coefficient for tp_size %d (only 1, 2, 4, 8 and above)", p.tp)
 	}
 	hh := float64(c.heads * c.headDim)
 	act := 2 * float64(tokens) * hh * factor
@@ -70,47 +80,61 @@ func (m *Model) KVBytesPerToken() int64 {
 	return floorBytes(m.ckpt.kvBytesPerToken(m.par.tp, m.quant.kv))
 }
 
-// Capacity returns the KV cache that fits beside weights, activations and buffers.
-func (m *Model) Capacity(c CapacityConfig) (Capacity, error) {
+// Memory returns how the memory of a rank is divided; a budget that is not above 0
+// is an error.
+func (m *Model) Memory(c CapacityConfig) (Memory, error) {
 	fraction := c.MemoryFraction
 	if fraction == 0 {
 		fraction = DefaultMemoryFraction(m.db.Backend)
 	}
 	if !(fraction >= 0 && fraction <= 1) {
-		return Capacity{}, fmt.Errorf("memory fraction must be in [0, 1], got %v: %w", fraction, ErrCapacity)
+		return Memory{}, classed(ErrCapacity, "memory fraction must be in [0, 1], got %v", fraction)
 	}
 	if c.BlockSize < 1 || c.MaxNumBatchedTokens < 0 || c.MaxNumBatchedTokens > maxCount {
-		return Capacity{}, fmt.Errorf("block size %d or max_num_batched_tokens %d out of range: %w", c.BlockSize, c.MaxNumBatchedTokens, ErrCapacity)
+		return Memory{}, classed(ErrCapacity, "block size %d or max_num_batched_tokens %d out of range", c.BlockSize, c.MaxNumBatchedTokens)
 	}
 	act, err := m.activations(c.MaxNumBatchedTokens)
 	if err != nil {
-		return Capacity{}, err
+		return Memory{}, err
 	}
-	weights := 0.0
+	out := Memory{Activations: act, Other: m.db.System.otherMem, Collectives: m.db.System.ncclMem[min(m.par.tp, 8)]}
 	for i := range m.context {
-		weights += m.context[i].op.weights() * m.context[i].scale
+		e := &m.context[i]
+		v := e.op.weights() * e.scale
+		out.Weights += v
+		if v > 0 {
+			out.Ops = append(out.Ops, OpBytes{e.name, v / float64(m.par.pp)})
+		}
 	}
-	weights /= float64(m.par.pp)
-	other := m.db.System.otherMem
+	out.Weights /= float64(m.par.pp)
 	if m.db.Backend == "sglang" {
-		other *= 1.2
+		out.Other *= 1.2
 	}
-	used := weights + act + other + m.db.System.ncclMem[min(m.par.tp, 8)]
-	budget := m.db.System.MemoryBytes*fraction - used
+	used := out.Weights + act + out.Other + out.Collectives
+	out.KVBudget = m.db.System.MemoryBytes*fraction - used
 	if m.db.Backend == "trtllm" {
-		budget = (m.db.System.MemoryBytes - used) * fraction
+		out.KVBudget = (m.db.System.MemoryBytes - used) * fraction
 	}
-	if budget <= 0 {
-		return Capacity{}, fmt.Errorf("no KV budget: %.0f bytes of weights, activations and buffers do not fit in %.0f at fraction %v: %w",
-			used, m.db.System.MemoryBytes, fraction, ErrCapacity)
+	if out.KVBudget <= 0 {
+		return Memory{}, classed(ErrCapacity, "no KV budget: %.0f bytes of weights, activations and buffers do not fit in %.0f at fraction %v",
+			used, m.db.System.MemoryBytes, fraction)
+	}
+	return out, nil
+}
+
+// Capacity returns the KV cache that fits beside weights, activations and buffers.
+func (m *Model) Capacity(c CapacityConfig) (Capacity, error) {
+	mem, err := m.Memory(c)
+	if err != nil {
+		return Capacity{}, err
 	}
 	out := Capacity{KVBytesPerToken: m.KVBytesPerToken()}
 	if out.KVBytesPerToken < 1 {
-		return Capacity{}, fmt.Errorf("model %s has no KV cache: %w", m.ckpt.name, ErrCapacity)
+		return Capacity{}, classed(ErrCapacity, "model %s has no KV cache", m.ckpt.name)
 	}
-	out.KVTokens = m.tokensWithin(budget)
+	out.KVTokens = m.tokensWithin(mem.KVBudget)
 	if out.NumGPUBlocks = out.KVTokens / int64(c.BlockSize); out.NumGPUBlocks == 0 {
-		return Capacity{}, fmt.Errorf("the KV budget of %.0f bytes holds %d tokens, less than one block of %d: %w", budget, out.KVTokens, c.BlockSize, ErrCapacity)
+		return Capacity{}, classed(ErrCapacity, "the KV budget of %.0f bytes holds %d tokens, less than one block of %d", mem.KVBudget, out.KVTokens, c.BlockSize)
 	}
 	return out, nil
 }

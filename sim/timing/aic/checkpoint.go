@@ -57,7 +57,7 @@ func parseObject(file string, data []byte) (object, error) {
 	data = bareNumber.ReplaceAll(data, []byte("${1}null"))
 	var o object
 	if err := json.Unmarshal(data, &o); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", file, err, ErrModel)
+		return nil, classed(ErrModel, "%s: %w", file, err)
 	}
 	return o, nil
 }
@@ -85,7 +85,7 @@ func parseCheckpoint(name string, config, hfQuant []byte) (*checkpoint, error) {
 		for a := range families {
 			list = append(list, a)
 		}
-		return nil, fmt.Errorf("model %s: architecture %q is not supported; supported: %s: %w", name, c.arch, sortedWords(list), ErrModel)
+		return nil, classed(ErrModel, "model %s: architecture %q is not supported; supported: %s", name, c.arch, sortedWords(list))
 	}
 	if text, ok := root["text_config"].(object); ok {
 		merged := object{}
@@ -116,11 +116,11 @@ func number(o object, keys ...string) (v int, ok bool, err error) {
 		case nil:
 		case float64:
 			if x != float64(int64(x)) || x < 0 || x > maxShape {
-				return 0, false, fmt.Errorf("%s: not a size: %v: %w", k, x, ErrModel)
+				return 0, false, classed(ErrModel, "%s: not a size: %v", k, x)
 			}
 			return int(x), true, nil
 		default:
-			return 0, false, fmt.Errorf("%s: not a number: %w", k, ErrModel)
+			return 0, false, classed(ErrModel, "%s: not a number", k)
 		}
 	}
 	return 0, false, nil
@@ -131,7 +131,7 @@ func (c *checkpoint) readShape(o object) error {
 	get := func(required bool, keys ...string) int {
 		v, ok, err := number(o, keys...)
 		if err == nil && (required && (!ok || v == 0)) {
-			err = fmt.Errorf("missing key %s: %w", keys[0], ErrModel)
+			err = classed(ErrModel, "missing key %s", keys[0])
 		}
 		if err != nil && first == nil {
 			first = fmt.Errorf("model %s: %w", c.name, err)
@@ -159,10 +159,10 @@ func (c *checkpoint) readShape(o object) error {
 	c.vHeadDim, c.kvRank, c.ropeDim = get(false, "v_head_dim"), get(false, "kv_lora_rank"), get(false, "qk_rope_head_dim")
 	c.qkNorm = slices.Contains(qkNormArchitectures, c.arch)
 	if first == nil && c.family == llama && c.inter == 0 {
-		first = fmt.Errorf("model %s: missing key intermediate_size: %w", c.name, ErrModel)
+		first = classed(ErrModel, "model %s: missing key intermediate_size", c.name)
 	}
 	if first == nil && c.family != llama && (c.experts == 0 || c.topk == 0 || c.expertInter == 0) {
-		first = fmt.Errorf("model %s: missing expert keys (num_experts, num_experts_per_tok, moe_intermediate_size): %w", c.name, ErrModel)
+		first = classed(ErrModel, "model %s: missing expert keys (num_experts, num_experts_per_tok, moe_intermediate_size)", c.name)
 	}
 	return first
 }
@@ -350,7 +350,7 @@ func (c *checkpoint) quantModes(user quant, backend string) (quant, error) {
 		}
 	}
 	if c.quantAlgo != "" && (q.gemm == "" || q.moe == "") && (user.gemm == "" || user.moe == "") {
-		return q, fmt.Errorf("model %s: quantisation %q is not supported; name the gemm and moe modes: %w", c.name, c.quantAlgo, ErrModel)
+		return q, classed(ErrModel, "model %s: quantisation %q is not supported; name the gemm and moe modes", c.name, c.quantAlgo)
 	}
 	q.kv, q.fmha = "bfloat16", "bfloat16"
 	if c.kvAlgo != "" {

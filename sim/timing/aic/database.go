@@ -21,6 +21,16 @@ var (
 	ErrCapacity = errors.New("capacity error")
 )
 
+// classedError is an error of a class that its text does not name.
+type classedError struct{ err, class error }
+
+func classed(class error, format string, args ...any) error {
+	return &classedError{fmt.Errorf(format, args...), class}
+}
+
+func (e *classedError) Error() string   { return e.err.Error() }
+func (e *classedError) Unwrap() []error { return []error{e.err, e.class} }
+
 // Config names a set of tables.
 type Config struct {
 	System      string // file name of the system's YAML without suffix, as h200_sxm
@@ -94,7 +104,7 @@ func Open(c Config) (*Database, error) {
 		return nil, err
 	}
 	if !slices.Contains(backends, c.Backend) {
-		return nil, fmt.Errorf("unknown backend %q; known: %s: %w", c.Backend, strings.Join(backends, ", "), ErrConfig)
+		return nil, classed(ErrConfig, "unknown backend %q; known: %s", c.Backend, strings.Join(backends, ", "))
 	}
 	s, err := r.slots(c.System, c.Backend)
 	if err != nil {
@@ -118,11 +128,11 @@ func (db *Database) hasData() error {
 	shared.Lock()
 	defer shared.Unlock()
 	if len(db.root.versionsOf(db.System, db.Backend)) == 0 {
-		return fmt.Errorf("%s has no measured data of %s for system %s (only database mode SOL works): %w", db.root.name, db.Backend, db.System.Name, ErrVersion)
+		return classed(ErrVersion, "%s has no measured data of %s for system %s (only database mode SOL works)", db.root.name, db.Backend, db.System.Name)
 	}
 	if db.root.packed && !db.root.hasPack(db.System.Name, db.Backend, db.Version) {
-		return fmt.Errorf("the embedded data does not hold %s %s on %s; it holds %s; name the package's own systems directory or wheel for the rest (--systems-path, or systems_path): %w",
-			db.Backend, db.Version, db.System.Name, strings.Join(db.root.packs(), ", "), ErrVersion)
+		return classed(ErrVersion, "the embedded data does not hold %s %s on %s; it holds %s; name the package's own systems directory or wheel for the rest (--systems-path, or systems_path)",
+			db.Backend, db.Version, db.System.Name, strings.Join(db.root.packs(), ", "))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package aic
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,7 +99,7 @@ func (b *binder) laneOrder(t *table, override string) ([]string, error) {
 			for k := range laneOverrides[b.backend] {
 				known = append(known, k)
 			}
-			return nil, fmt.Errorf("attention backend %q is unknown to %s; known: %s: %w", override, b.backend, sortedWords(known), ErrConfig)
+			return nil, classed(ErrConfig, "attention backend %q is unknown to %s; known: %s", override, b.backend, sortedWords(known))
 		}
 		for _, l := range lanes {
 			if slices.ContainsFunc(all, func(s laneStat) bool { return s.name == l }) {
@@ -112,7 +111,7 @@ func (b *binder) laneOrder(t *table, override string) ([]string, error) {
 			for _, s := range all {
 				have = append(have, s.name)
 			}
-			return nil, fmt.Errorf("attention backend %q has no rows (measured lanes: %s): %w", override, sortedWords(have), ErrConfig)
+			return nil, classed(ErrConfig, "attention backend %q has no rows (measured lanes: %s)", override, sortedWords(have))
 		}
 	}
 	mapped := b.mappedLane()

@@ -92,7 +92,7 @@ func NewModel(db *Database, c ModelConfig) (*Model, error) {
 		return nil, err
 	}
 	if c.NextN < 0 || c.NextN > 5 {
-		return nil, fmt.Errorf("nextn must be between 0 and 5, got %d: %w", c.NextN, ErrConfig)
+		return nil, classed(ErrConfig, "nextn must be between 0 and 5, got %d", c.NextN)
 	}
 	one := func(v int) int {
 		if v == 0 {
@@ -130,7 +130,7 @@ func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
 		return 0
 	}
 	if prefix < 0 || batch > maxCount || newTokens > maxCount || prefix > maxCount-newTokens || newTokens > maxCount/batch {
-		return m.fail("", fmt.Errorf("prefill of %d requests, %d new tokens, prefix %d is out of range: %w", batch, newTokens, prefix, ErrConfig))
+		return m.fail("", classed(ErrConfig, "prefill of %d requests, %d new tokens, prefix %d is out of range", batch, newTokens, prefix))
 	}
 	total := 0.0
 	st := &m.st
@@ -199,6 +199,9 @@ func (m *Model) Err() error { return m.err }
 // Outside returns the counts so far.
 func (m *Model) Outside() Outside { return m.outside }
 
+// ForgetOutside sets the counts to zero: what was asked so far is no part of a run.
+func (m *Model) ForgetOutside() { m.outside = Outside{} }
+
 // DecodeMs prices one decode step of batch sequences whose mean length is context,
 // the token being computed included, per attention rank. When data is missing it
 // returns NaN and Err tells why.
@@ -218,7 +221,7 @@ func (m *Model) DecodeMs(batch, context int) float64 {
 
 func (m *Model) validDecode(batch, context int) bool {
 	if context < 1 || context > maxCount || batch > maxCount/(m.nextN+1) {
-		m.fail("", fmt.Errorf("decode of %d sequences at context %d is out of range: %w", batch, context, ErrConfig))
+		m.fail("", classed(ErrConfig, "decode of %d sequences at context %d is out of range", batch, context))
 		return false
 	}
 	return true
@@ -347,20 +350,20 @@ func (m *Model) block(batch, context int, dst []float64) bool {
 // included, and the context of a decode, current token included.
 func (m *Model) Step(phase string, batch, length, prefix int) (float64, error) {
 	if batch < 1 {
-		return 0, fmt.Errorf("batch must be at least 1, got %d: %w", batch, ErrConfig)
+		return 0, classed(ErrConfig, "batch must be at least 1, got %d", batch)
 	}
 	m.err = nil
 	var ms float64
 	switch phase {
 	case "prefill":
 		if prefix >= length {
-			return 0, fmt.Errorf("isl must be greater than 0 after removing prefix, but got %d: %w", length-prefix, ErrConfig)
+			return 0, classed(ErrConfig, "isl must be greater than 0 after removing prefix, but got %d", length-prefix)
 		}
 		ms = m.PrefillMs(batch, length-prefix, prefix)
 	case "decode":
 		ms = m.DecodeMs(batch, length)
 	default:
-		return 0, fmt.Errorf("phase must be prefill or decode, got %q: %w", phase, ErrConfig)
+		return 0, classed(ErrConfig, "phase must be prefill or decode, got %q", phase)
 	}
 	if math.IsNaN(ms) {
 		return 0, m.err

@@ -68,12 +68,12 @@ var bundledModels = sync.OnceValues(func() (map[string]bundled, error) {
 func loadCheckpoint(model string) (*checkpoint, error) {
 	model = strings.TrimSpace(model)
 	if model == "" {
-		return nil, fmt.Errorf("no model named: %w", ErrModel)
+		return nil, classed(ErrModel, "no model named")
 	}
 	if st, err := os.Stat(model); err == nil && st.IsDir() {
 		config, err := os.ReadFile(filepath.Join(model, "config.json"))
 		if err != nil {
-			return nil, fmt.Errorf("model %s: %w: %w", model, err, ErrModel)
+			return nil, classed(ErrModel, "model %s: %w", model, err)
 		}
 		hf, err := os.ReadFile(filepath.Join(model, "hf_quant_config.json"))
 		if err != nil {
@@ -87,7 +87,7 @@ func loadCheckpoint(model string) (*checkpoint, error) {
 	}
 	b, ok := all[model]
 	if !ok {
-		return nil, fmt.Errorf("unknown model %q: neither a directory with config.json nor bundled; bundled: %s: %w", model, strings.Join(supported(all), ", "), ErrModel)
+		return nil, classed(ErrModel, "unknown model %q: neither a directory with config.json nor bundled; bundled: %s", model, strings.Join(supported(all), ", "))
 	}
 	return parseCheckpoint(model, b.Config, b.HFQuant)
 }

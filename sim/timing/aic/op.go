@@ -2,7 +2,6 @@ package aic
 
 import (
 	"errors"
-	"fmt"
 	"math"
 )
 
@@ -51,7 +50,7 @@ func ParseMode(s string) (Mode, error) {
 			return Mode(i), nil
 		}
 	}
-	return 0, fmt.Errorf("database mode %q is unknown; known: SILICON, HYBRID, EMPIRICAL, SOL: %w", s, ErrConfig)
+	return 0, classed(ErrConfig, "database mode %q is unknown; known: SILICON, HYBRID, EMPIRICAL, SOL", s)
 }
 
 func (m Mode) String() string { return modeNames[m] }

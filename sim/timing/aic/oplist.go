@@ -1,7 +1,6 @@
 package aic
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -62,24 +61,24 @@ type parallel struct{ tp, pp, dp, moeTP, moeEP int }
 func (c *checkpoint) check(p parallel, q quant) error {
 	for _, v := range []int{p.tp, p.pp, p.dp, p.moeTP, p.moeEP} {
 		if v < 1 || v > 1<<16 {
-			return fmt.Errorf("parallel sizes must be between 1 and 65536: %w", ErrConfig)
+			return classed(ErrConfig, "parallel sizes must be between 1 and 65536")
 		}
 	}
 	if c.heads%p.tp != 0 {
-		return fmt.Errorf("num_heads %d should be divisible by tp_size %d: %w", c.heads, p.tp, ErrConfig)
+		return classed(ErrConfig, "num_heads %d should be divisible by tp_size %d", c.heads, p.tp)
 	}
 	if c.family == llama {
 		return nil
 	}
 	if p.tp*p.dp != p.moeTP*p.moeEP {
-		return fmt.Errorf("parallelism width mismatch: tp_size %d * attention_dp_size %d = %d, moe_tp_size %d * moe_ep_size %d = %d: %w",
-			p.tp, p.dp, p.tp*p.dp, p.moeTP, p.moeEP, p.moeTP*p.moeEP, ErrConfig)
+		return classed(ErrConfig, "Parallelism width mismatch: tp_size %d * attention_dp_size %d = %d, moe_tp_size %d * moe_ep_size %d = %d",
+			p.tp, p.dp, p.tp*p.dp, p.moeTP, p.moeEP, p.moeTP*p.moeEP)
 	}
 	if c.experts < p.moeEP {
-		return fmt.Errorf("num_experts %d is less than moe_ep_size %d: %w", c.experts, p.moeEP, ErrConfig)
+		return classed(ErrConfig, "num_experts %d is less than moe_ep_size %d", c.experts, p.moeEP)
 	}
 	if q.moe == "fp8_block" && (c.expertInter/p.moeTP)%c.block != 0 {
-		return fmt.Errorf("moe_intermediate_size %d / moe_tp_size %d is not a multiple of the fp8 block of %d: %w", c.expertInter, p.moeTP, c.block, ErrConfig)
+		return classed(ErrConfig, "moe_intermediate_size %d / moe_tp_size %d is not a multiple of the fp8 block of %d", c.expertInter, p.moeTP, c.block)
 	}
 	return nil
 }

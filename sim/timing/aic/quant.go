@@ -1,9 +1,6 @@
 package aic
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // quantMode is a number format: bytes an element, compute class relative to
 // bfloat16, and the peak that bounds it (spec aic-perfmodel 2.4).
@@ -90,5 +87,5 @@ func checkMode[V any](what, name string, modes map[string]V) error {
 	for k := range modes {
 		known = append(known, k)
 	}
-	return fmt.Errorf("%s mode %q is unknown; known: %s: %w", what, name, sortedWords(known), ErrConfig)
+	return classed(ErrConfig, "%s mode %q is unknown; known: %s", what, name, sortedWords(known))
 }

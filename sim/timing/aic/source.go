@@ -148,7 +148,7 @@ func (r *root) versionsOf(sys *System, backend string) []string {
 // system reads the file of one system.
 func (r *root) system(name string) (*System, error) {
 	if !slices.Contains(r.systems, name) {
-		return nil, fmt.Errorf("unknown system %q; %s has %s: %w", name, r.name, strings.Join(r.systems, ", "), ErrSystem)
+		return nil, classed(ErrSystem, "unknown system %q; %s has %s", name, r.name, strings.Join(r.systems, ", "))
 	}
 	data, err := fs.ReadFile(r.fsys, name+".yaml")
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *root) system(name string) (*System, error) {
 func (r *root) slots(system, backend string) (slots, error) {
 	s, ok := parseSlots(r.slotsY, system, backend)
 	if !ok {
-		return s, fmt.Errorf("no versions of backend %q on %s: %w", backend, system, ErrVersion)
+		return s, classed(ErrVersion, "no versions of backend %q on %s", backend, system)
 	}
 	if s.override {
 		return s, nil

@@ -1,7 +1,6 @@
 package aic
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"strconv"
@@ -65,7 +64,7 @@ func (s slots) resolve(requested, system, backend string) (string, error) {
 		}
 	}
 	if slot == "" {
-		return "", fmt.Errorf("backend version %q of %s on %s: not one of the slots %v: %w", requested, backend, system, s, ErrVersion)
+		return "", classed(ErrVersion, "backend version %q of %s on %s: not one of the slots %v", requested, backend, system, s)
 	}
 	return slot, nil
 }
