@@ -89,6 +89,7 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 			}
 			rk.pass.Events.Reset()
 			s.countAccepts(w.pool, rk.pass.Accepted, rk.pass.Forwards)
+			rk.counted.Preemptions += int64(len(rk.pass.Preempted))
 			rk.counted.CacheHitTokens += rk.pass.CacheHit
 			rk.counted.CacheTotalTokens += rk.pass.CacheTotal
 		}

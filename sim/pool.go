@@ -184,7 +184,6 @@ func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
 			s.admit(w, int32(i), rk.pass.Admissions)
 			if n := int64(len(rk.pass.Preempted)); n > 0 {
 				s.collector.Preempted(n)
-				rk.counted.Preemptions += n
 			}
 		}
 	}

@@ -19,10 +19,9 @@ type sampler struct {
 
 func (s *Sim) baselineSample() error {
 	t := &s.telemetry
-	if s.cfg.Telemetry.IntervalMs <= 0 || s.cfg.Telemetry.Sink == nil {
+	if !t.on {
 		return nil
 	}
-	t.on = true
 	if err := s.sample(metrics.Baseline); err != nil {
 		return err
 	}
@@ -62,11 +61,15 @@ func (s *Sim) finalSample() error {
 }
 
 // fillSample reads the gauges and consumes what was counted since the last sample.
+// The baseline has gauges only: what the first instant counted goes to the next one.
 func (s *Sim) fillSample(kind metrics.SampleKind) {
 	t := &s.telemetry
 	v := &t.record
 	v.Ordinal, v.Kind, v.StartMs, v.AtMs = t.ordinal, kind, t.lastMs, s.nowMs
-	v.Traffic = t.window.Take(s.nowMs)
+	v.Traffic = metrics.Traffic{}
+	if kind != metrics.Baseline {
+		v.Traffic = t.window.Take(s.nowMs)
+	}
 	if s.prefill != nil {
 		s.fillPool(s.prefill, &v.Prefill)
 	}

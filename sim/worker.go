@@ -186,8 +186,13 @@ func (s *Sim) settle(w *worker) error {
 	for j < len(w.ends) && w.ends[j] <= s.nowMs {
 		j++
 	}
-	if err := s.showRun(w, j); err != nil {
-		return err
+	if j > w.seen {
+		if err := s.showRun(w, j); err != nil {
+			return err
+		}
+		for i := range w.ranks {
+			s.touch(&w.ranks[i])
+		}
 	}
 	// A pass that ends just now leaves the worker idle, unless the passes of this
 	// instant have started already: then the next one is in flight.

@@ -258,11 +258,12 @@ func (c *Core) Drained() bool { return !c.Runnable() && c.handoff.empty() }
 // EndGroup does nothing: this core follows no other rank.
 func (c *Core) EndGroup(engine.GroupPass) {}
 
-// Gauges returns the present occupancy.
+// Gauges returns the present occupancy; destinations that are not activated wait.
 func (c *Core) Gauges() engine.Gauges {
+	h := &c.handoff
 	return engine.Gauges{
 		ActiveBlocks: int64(c.pool.Active()), InactiveBlocks: int64(c.pool.Inactive()), TotalBlocks: int64(c.pool.Capacity()),
-		Running: int64(len(c.running)), Waiting: int64(c.wait.n), Preemptions: c.preemptions,
+		Running: int64(len(c.running)), Waiting: int64(c.wait.n + h.pending.n + h.reserved.n), Preemptions: c.preemptions,
 	}
 }
 
