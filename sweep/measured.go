@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 
 	"dynosweep/sim/timing"
@@ -40,8 +41,22 @@ func atLeast(v, floor float64) float64 {
 	return v
 }
 
-// openModel binds a model to the tables that a request names.
+// openModel binds a model to the tables that a request names. Errors about the model
+// or the system say so.
 func openModel(q *spec.AICRequest) (*aic.Model, error) {
+	m, err := bindModel(q)
+	switch {
+	case errors.Is(err, aic.ErrModel):
+		err = &spec.KeyError{Key: "model", Err: err}
+	case errors.Is(err, aic.ErrSystem):
+		err = &spec.KeyError{Key: "system", Err: err}
+	case errors.Is(err, aic.ErrVersion):
+		err = &spec.KeyError{Key: "backend_version", Err: err}
+	}
+	return m, err
+}
+
+func bindModel(q *spec.AICRequest) (*aic.Model, error) {
 	db, err := aic.Open(aic.Config{System: q.System, Backend: q.Backend, Version: q.Version, SystemsPath: q.SystemsPath})
 	if err != nil {
 		return nil, err

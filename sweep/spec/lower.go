@@ -326,6 +326,7 @@ func (g *gridder) makeRole(merged *node, timing *roleTiming, p plannerVariant, r
 	r, err := f.role(n)
 	if err == nil {
 		r.relocate(g.dir)
+		r.named = r.named.inGrid()
 		if err = r.seal(g.files); err != nil {
 			g.f.list = append(g.f.list, &Fault{Origin: g.f.origin, Msg: err.Error()})
 		}

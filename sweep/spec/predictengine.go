@@ -239,7 +239,7 @@ func (p *predictor) model(m, par mapping, r *Role, role engine.Role, estimate bo
 		if !p.f.ok() {
 			return
 		}
-		q = doc.complete(r)
+		q, r.named = doc.complete(r), doc.names()
 	}
 	if estimate && r.Capacity == nil {
 		fraction := defaultFraction[backend]

@@ -209,7 +209,9 @@ func TestDescribedEngineDefaultsChangeNothing(t *testing.T) {
 			case table.Title == "engine", strings.HasPrefix(table.Title, "engine."):
 				path = "engine." + path
 			}
-			if got, want := read(with(base, path, v)), read(base); !reflect.DeepEqual(got, want) {
+			got, want := read(with(base, path, v)), read(base)
+			got.named, want.named = named{}, named{} // the places differ
+			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: %v differs from what is absent:\n%+v\n%+v", k.Path, v, got, want)
 			}
 		}

@@ -30,6 +30,7 @@ type Role struct {
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
 
+	named                   named // where the document names model and system
 	profile, model, systems fileRef
 	id                      [32]byte
 }

@@ -176,6 +176,9 @@ func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolCon
 	}
 	model, blocks, err := role.resolve(resolve)
 	if err != nil {
+		if _, placed := err.(*Fault); placed {
+			return sim.PoolConfig{}, err
+		}
 		return sim.PoolConfig{}, fmt.Errorf("%s engine: %w", rank.Role, err)
 	}
 	rank.Timing, rank.Blocks = model, blocks
@@ -203,7 +206,7 @@ func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
 	}
 	a, err := ask(q)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, r.named.explain(err)
 	}
 	if q.Timing != nil {
 		model = a.Model

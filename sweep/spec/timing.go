@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -75,6 +76,60 @@ type TimingAnswer struct {
 // asked about polynomial and fixed timing. It never guesses: what it does not
 // know is an error.
 type TimingResolver func(TimingQuery) (TimingAnswer, error)
+
+// KeyError is an answer's error about what one key of the question says: model,
+// system or backend_version.
+type KeyError struct {
+	Key string
+	Err error
+}
+
+func (e *KeyError) Error() string { return e.Err.Error() }
+func (e *KeyError) Unwrap() error { return e.Err }
+
+// named is where a document names the model, the system and the version of a role; a
+// zero Fault is nowhere.
+type named struct{ model, system, version Fault }
+
+// names remembers where the configuration names what the tables may not know.
+func (a *aicDoc) names() named {
+	at := func(key string) Fault {
+		v := a.get(key)
+		if v == nil {
+			return Fault{}
+		}
+		return Fault{Origin: a.f.origin, Line: v.line, Path: v.path}
+	}
+	return named{at("model"), at("system"), at("backend_version")}
+}
+
+// inGrid leaves the dotted paths alone: the reason in a row tells no file.
+func (n named) inGrid() named {
+	for _, f := range [...]*Fault{&n.model, &n.system, &n.version} {
+		*f = Fault{Path: plainPath(f.Path)}
+	}
+	return n
+}
+
+// explain puts a KeyError at the place where the document names its key.
+func (n *named) explain(err error) error {
+	var k *KeyError
+	if !errors.As(err, &k) {
+		return err
+	}
+	at := n.model
+	switch {
+	case k.Key == "backend_version" && n.version.Path != "":
+		at = n.version
+	case k.Key != "model":
+		at = n.system
+	}
+	if at.Path == "" {
+		return err
+	}
+	at.Msg = err.Error()
+	return &at
+}
 
 // timingDoc is a timing_model as written.
 type timingDoc struct {
@@ -284,7 +339,7 @@ func (d *launchDoc) timingRules(r *Role) {
 	}
 	a := &t.aic
 	q := a.complete(r)
-	r.Timing.AIC = q
+	r.Timing.AIC, r.named = q, a.names()
 	if d.blocks.set {
 		return
 	}
