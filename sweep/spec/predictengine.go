@@ -70,8 +70,8 @@ func (p *predictor) transfer(m mapping) {
 		t = p.f.kvTransfer(v)
 	}
 	p.run.Transfer = t.price(KVTransfer{DestinationMissing: true})
-	if p.run.Transfer.BytesAuto {
-		p.run.Transfer.Model = p.estimated
+	if r := p.run.Prefill; p.run.Transfer.BytesAuto && (r == nil || r.request() != p.estimated) {
+		p.run.Transfer.Model = p.estimated // which the role itself does not name
 	}
 }
 
