@@ -175,7 +175,7 @@ func outcomeColumns() []columnOf[Point] {
 		figure("rejected_requests", "requests", "refused with a reason", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Rejected.Count()) }),
 		figure("failed_requests", "requests", "failed or canceled", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Failed + c.Outcomes.Canceled) }),
 		figure("unfinished_requests", "requests", "cut by the time limit", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Unfinished) }),
-		figure("unreleased_requests", "requests", "never offered: the time limit came first", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Unreleased) }),
+		figure("unreleased_requests", "requests", "never offered: the time limit came first, or their session or play had failed", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Unreleased) }),
 		figure("preemptions", "", "preemptions (vLLM) or retractions (SGLang)", Int64, func(c *metrics.Coverage) Value { return Int(c.Outcomes.Preempted) }),
 		figure("mean_queue_ms", "ms", "mean wait from arrival to first admission", Float64, func(c *metrics.Coverage) Value { return Float(c.QueueMs.Mean) }),
 		figure("p99_queue_ms", "ms", "99th percentile of that wait", Float64, func(c *metrics.Coverage) Value { return Float(c.QueueMs.P99) }),

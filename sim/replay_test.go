@@ -116,10 +116,22 @@ func TestTimeCapStopsBeforeTheNextInstant(t *testing.T) {
 			o := simtest.Run(t, sim.Config{SlowPath: slow, MaxSimTimeMs: cap, Decode: simtest.Pool(2, simtest.Fixed(10, 2)),
 				Source: simtest.Open(t, simtest.Rows(t, six...))})
 			close1(t, "requests", float64(o.Summary.Requests), want.requests)
+			close1(t, "not offered", float64(o.Summary.Coverage.Outcomes.Unreleased), 6-want.requests)
 			close1(t, "completed", float64(o.Summary.Completed), want.completed)
 			close1(t, "worker seconds", o.Totals.DecodeWorkerSeconds, want.seconds)
 			close1(t, "committed", float64(o.Summary.CommittedPrefill), want.committed)
 		})
+	}
+}
+
+func TestTurnsAfterAFailedOneAreCounted(t *testing.T) {
+	c := simtest.Disaggregated(1, 1, simtest.Fixed(10, 2))
+	c.Decode.Rank.Blocks = 1
+	const row = `{"session_id":"a","timestamp":0,"input_length":128,"output_length":3,"hash_ids":[1,2]}` + "\n"
+	c.Source = simtest.Open(t, simtest.Trace(t, row+row+row, 64))
+	o := simtest.Run(t, c)
+	if got := o.Summary.Coverage.Outcomes; got.Failed != 1 || got.Unreleased != 2 {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -302,6 +302,7 @@ func (s *Sim) result() *Result {
 	t := metrics.Totals{
 		DecodeWorkerSeconds: s.decode.workerMs / 1000,
 		DecodeGPUs:          s.decode.cfg.GPUsPerWorker,
+		Unreleased:          max(0, workload.Total(s.src)-s.arrived),
 		PlannerDetails:      s.cfg.Scaling != nil && s.cfg.Observers.Tick != nil,
 	}
 	if s.prefill != nil {

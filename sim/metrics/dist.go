@@ -8,7 +8,15 @@ import (
 // Stats are the nine figures of a distribution, in the unit of its values; all 0
 // for an empty one. Std is the population deviation.
 type Stats struct {
-	Mean, Min, Max, Median, P75, P90, P95, P99, Std float64
+	Mean   float64 `json:"mean"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	Median float64 `json:"median"`
+	P75    float64 `json:"p75"`
+	P90    float64 `json:"p90"`
+	P95    float64 `json:"p95"`
+	P99    float64 `json:"p99"`
+	Std    float64 `json:"std"`
 }
 
 // Exact keeps every value: 8 bytes each. The zero Exact is empty and ready.

@@ -214,9 +214,12 @@ func TestEveryArrivalHasAnOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "completed 1 of 7\nrejected 2: policy\nrejected 1: prompt exceeds the KV pool\n" +
-		"cut 2: unfinished at the time limit\nnot offered 3: the time limit came first\nfailed 1: handoff\n"
+		"cut 2: unfinished at the time limit\nnot offered 3: the time limit came first, or their session or play had failed\nfailed 1: handoff\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+	if raw, err := json.Marshal(s.Coverage.QueueMs); err != nil || !strings.HasPrefix(string(raw), `{"mean":0,"min":0,`) {
+		t.Errorf("got %s: %v", raw, err)
 	}
 	raw, err := json.Marshal(s.Coverage.Outcomes)
 	if want := `{"completed":1,"rejected":{"policy":2,"prompt exceeds the KV pool":1},"canceled":0,"failed":1,` +

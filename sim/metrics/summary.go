@@ -11,7 +11,7 @@ type Totals struct {
 	PrefillWorkerSeconds, DecodeWorkerSeconds float64 // provisioned; aggregated: decode
 	PrefillGPUs, DecodeGPUs                   int     // per worker; aggregated: prefill 0
 	WallMs                                    float64
-	Unreleased                                int64   // requests the load had not offered yet when the time limit cut the run
+	Unreleased                                int64   // requests never offered: the time limit came first, or their session or play had failed
 	Agentic                                   []Field // more keys of an agentic run, after the trajectories
 	PlannerDetails                            bool    // a Planner ran and its ticks were kept
 }

@@ -121,7 +121,7 @@ func WriteOutcomes(w io.Writer, s *Summary) error {
 		fmt.Fprintf(&b, "cut %d: unfinished at the time limit\n", o.Unfinished)
 	}
 	if o.Unreleased > 0 {
-		fmt.Fprintf(&b, "not offered %d: the time limit came first\n", o.Unreleased)
+		fmt.Fprintf(&b, "not offered %d: the time limit came first, or their session or play had failed\n", o.Unreleased)
 	}
 	for _, r := range o.FailedReasons {
 		fmt.Fprintf(&b, "%s %d: %s\n", r.Status, r.Count, r.Reason)

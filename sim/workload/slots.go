@@ -12,6 +12,8 @@ type feed interface {
 	// its shaped arrival, by index in closed loop, where startMs means nothing.
 	next() (ref sessionRef, startMs float64, ok bool)
 	turns(ref sessionRef) int32
+	// total is the number of turns of all sessions.
+	total() int64
 	// delayMs is the shaped think time before a turn > 0.
 	delayMs(ref sessionRef, turn int32) float64
 	// fill completes a Request whose Handle and ArrivalMs are set and whose other

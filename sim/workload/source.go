@@ -56,6 +56,20 @@ const (
 	Failed // or cancelled: the session ends
 )
 
+// Total is the number of requests that a source of this package offers if nothing
+// fails and no limit cuts the run; 0 for another.
+func Total(src Source) int64 {
+	switch s := src.(type) {
+	case *queue:
+		return s.feed.total()
+	case *sessions:
+		return s.feed.total()
+	case *plays:
+		return int64(len(s.graph.ids))
+	}
+	return 0
+}
+
 // Source is an admission source (spec workload 3).
 type Source interface {
 	// NextMs is the next instant at which Next could return a request that it

@@ -200,6 +200,13 @@ func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
 
 func (f *syntheticFeed) turns(sessionRef) int32 { return int32(f.spec.TurnsPerSession) }
 
+func (f *syntheticFeed) total() int64 {
+	if f.spec.Simple() {
+		return int64(f.spec.Requests)
+	}
+	return int64(f.spec.Requests) * int64(f.spec.TurnsPerSession)
+}
+
 func (f *syntheticFeed) delayMs(sessionRef, int32) float64 {
 	return f.spec.InterTurnDelayMs / f.spec.Speedup
 }

@@ -377,6 +377,8 @@ func (f *traceFeed) turns(ref sessionRef) int32 {
 	return f.trace.sessions[ref.index+1].first - f.trace.sessions[ref.index].first
 }
 
+func (f *traceFeed) total() int64 { return int64(len(f.trace.turns)) }
+
 func (f *traceFeed) delayMs(ref sessionRef, turn int32) float64 {
 	return f.trace.turns[f.trace.sessions[ref.index].first+turn].delayMs / f.drive.speedup()
 }
