@@ -2,6 +2,8 @@ package results
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -539,4 +541,20 @@ func BenchmarkRequests(b *testing.B) {
 	}
 	b.ReportMetric(float64(len(records))*float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 	b.ReportAllocs()
+}
+
+// TestColumnsBelongToTheirSchemaVersion: a changed column, or its order, is another
+// schema: give SchemaVersion a new number and put its digest here.
+func TestColumnsBelongToTheirSchemaVersion(t *testing.T) {
+	h := sha256.New()
+	for _, table := range Tables() {
+		fmt.Fprintln(h, table.ID.File())
+		for _, c := range table.Columns {
+			fmt.Fprintln(h, c.Name, c.Type, c.Required)
+		}
+	}
+	const version, digest = 1, "200ee1ec182c7dd9"
+	if have := hex.EncodeToString(h.Sum(nil))[:16]; SchemaVersion != version || have != digest {
+		t.Errorf("schema version %d has columns %s; version %d had %s", SchemaVersion, have, version, digest)
+	}
 }
