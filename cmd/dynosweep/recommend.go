@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -306,6 +307,9 @@ func (j *recommendJob) publish() error {
 		j.printTable(v)
 	}
 	j.printTally()
+	if len(v.top) > 0 && v.top[0].penalty > 0 && !j.target.Goodput() {
+		fmt.Fprintf(j.stderr, "notice: the first one misses the SLA: %s; optimization.strict_sla: true leaves such candidates out\n", v.top[0].missText())
+	}
 	return j.verdict(v)
 }
 
@@ -350,15 +354,50 @@ func (j *recommendJob) verdict(v *views) error {
 	if !j.doc.SLA.Set() {
 		text = "no feasible candidate; the nearest are"
 	}
-	for _, e := range near[:min(nearestShown, len(near))] {
-		text += fmt.Sprintf("\n  %s on %d GPUs: %s %s", e.id, e.candidate.GPUs, e.missText(), compact(e.candidate.Knobs))
-	}
-	return errors.New(text)
+	return errors.New(text + nearestText(near))
 }
 
-func compact(text []byte) string {
-	if !json.Valid(text) {
+// nearestText lists the nearest candidates; those with the same figures on as many
+// GPUs are told once.
+func nearestText(near []*entry) string {
+	var lines []string
+	alike := map[string]int{} // line, by what is said of the figures
+	counts := make([]int, nearestShown)
+	for _, e := range near {
+		says := fmt.Sprintf("on %d GPUs: %s", e.candidate.GPUs, e.missText())
+		if at, ok := alike[says]; ok {
+			counts[at]++
+		} else if len(lines) < nearestShown {
+			alike[says] = len(lines)
+			lines = append(lines, fmt.Sprintf("%s %s (%s", e.id, says, knobText(e.candidate.Knobs)))
+		}
+	}
+	text := ""
+	for i, line := range lines {
+		text += "\n  " + line
+		if counts[i] > 0 {
+			text += fmt.Sprintf("; and %d alike", counts[i])
+		}
+		text += ")"
+	}
+	return text
+}
+
+// knobText is decisions for people: the last part of each path, and the role.
+func knobText(knobs []byte) string {
+	var values map[string]json.RawMessage
+	if json.Unmarshal(knobs, &values) != nil {
 		return ""
 	}
-	return string(text)
+	var parts []string
+	for _, path := range slices.Sorted(maps.Keys(values)) {
+		name := path[strings.LastIndexByte(path, '.')+1:]
+		for _, role := range [...]string{"prefill", "decode"} {
+			if strings.Contains(path, ".workers."+role+".") {
+				name = role + " " + name
+			}
+		}
+		parts = append(parts, name+" "+strings.Trim(string(values[path]), `"`))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"dynosweep/results/compare"
 	"dynosweep/sim/timing/aic"
 	"dynosweep/sweep"
 	"dynosweep/sweep/search"
@@ -69,6 +69,7 @@ func (j *recommendJob) judge(e *entry, run *spec.Run, t *sweep.Tried) {
 	e.metrics = j.keep(e, run, t.Outcome)
 	var err error
 	if e.objectives, err = j.target.Objectives(e.metrics); err != nil {
+		e.objectives = nil
 		e.status, e.category, e.reason = "failed", "invalid_metrics", err.Error()
 		if errors.Is(err, search.ErrNoSamples) {
 			e.category = "no_samples"
@@ -219,10 +220,23 @@ func (j *recommendJob) ceiling(e *entry, nowMs float64) float64 {
 	return math.Inf(1)
 }
 
-// compareNearest orders candidates by how little they miss.
+// merit is what the verdict sees of a candidate.
+func (e *entry) merit() compare.Merit { return meritOf(e.standing()) }
+
+func meritOf(s search.Standing) compare.Merit {
+	m := compare.Merit{Meets: s.Class == search.Within, Miss: s.Penalty, Score: math.NaN(), GPUs: float64(s.GPUs), Name: s.Config}
+	if len(s.Objectives) > 0 {
+		m.Score = s.Objectives[0]
+	}
+	return m
+}
+
+// compareNearest orders candidates none of which meets the SLA by how little they miss.
 func compareNearest(a, b *entry) int {
-	return cmp.Or(cmp.Compare(a.penalty, b.penalty), cmp.Compare(b.metrics["output_throughput_tok_s"], a.metrics["output_throughput_tok_s"]),
-		cmp.Compare(a.candidate.GPUs, b.candidate.GPUs))
+	x, y := a.merit(), b.merit()
+	x.Meets, x.Miss = false, a.penalty
+	y.Meets, y.Miss = false, b.penalty
+	return compare.Rank(x, y)
 }
 
 // views are the answers: ranked candidates and the front.
@@ -252,7 +266,7 @@ func (j *recommendJob) rank() *views {
 		v.front = append(v.front, on[i])
 	}
 	slices.SortFunc(v.ranked, func(a, b *entry) int {
-		return search.Compare(a.standing().Ranked, b.standing().Ranked)
+		return compare.Rank(a.merit(), b.merit())
 	})
 	switch {
 	case !j.metSLA(): // an answer would be another SLA's
@@ -297,7 +311,7 @@ func (j *recommendJob) counts() map[string]int {
 // fieldOf groups candidates by mode, GPUs and size of the load, and finds those that
 // differ in one decision; the decisions of an adapter section count as one too.
 func fieldOf(live []*entry) search.Field {
-	f := search.Field{Group: make([]int, len(live))}
+	f := search.Field{Group: make([]int, len(live)), Order: func(a, b *search.Standing) int { return compare.Rank(meritOf(*a), meritOf(*b)) }}
 	groups, alike := map[string]int{}, map[string][]int{}
 	slots := make([][]string, len(live)) // [candidate], the sets it is in
 	for i, e := range live {

@@ -103,6 +103,7 @@ type loadDoc struct {
 	Sentence  string             `json:"sentence"`
 	Money     string             `json:"money,omitempty"`
 	Second    string             `json:"next_sentence,omitempty"`
+	Others    string             `json:"others_sentence,omitempty"`
 	Today     string             `json:"baseline_sentence,omitempty"`
 	Caveats   []string           `json:"caveats"`
 	Front     []string           `json:"pareto_front"`
@@ -187,7 +188,7 @@ func writeReportJSON(w io.Writer, a *compare.Analysis, page string) error {
 
 func loadOf(a *compare.Analysis, l *compare.Load) loadDoc {
 	v := &l.Verdict
-	d := loadDoc{Label: l.Label, Sentence: v.Sentence, Money: v.Money, Second: v.Second, Today: v.Today, Caveats: v.Caveats,
+	d := loadDoc{Label: l.Label, Sentence: v.Sentence, Money: v.Money, Second: v.Second, Others: v.Others, Today: v.Today, Caveats: v.Caveats,
 		Knobs: map[string]float64{}, KnobNote: l.KnobNote(), Objective: a.ObjectiveName(), Front: []string{}}
 	if d.Caveats == nil {
 		d.Caveats = []string{}
@@ -268,7 +269,10 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 		id = " `" + v.Winner.ID + "`"
 	}
 	fmt.Fprintf(b, "**Deploy** %s%s\n", markdown(v.Sentence), id)
-	for _, text := range slices.Concat([]string{v.Money, v.Second, v.Today}, v.Caveats) {
+	for _, c := range v.Nearest {
+		fmt.Fprintf(b, "- %s `%s`: %s\n", markdown(c.Label), shortID(c.ID), markdown(c.Why))
+	}
+	for _, text := range slices.Concat([]string{v.Money, v.Second, v.Others, v.Today}, v.Caveats) {
 		if text != "" {
 			fmt.Fprintf(b, "- %s\n", markdown(text))
 		}

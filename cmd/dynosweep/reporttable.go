@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"dynosweep/results"
 	"dynosweep/results/compare"
 )
 
@@ -16,6 +17,9 @@ const (
 	maxKnobs   = 6
 	maxReasons = 8
 	maxBoard   = 16
+
+	leastLabel   = 33 // room for an id and a label, before columns go for it
+	leastPlanner = 52 // the same where labels name settings of the Planner
 )
 
 // printReport prints the blocks of the page in their order.
@@ -51,11 +55,14 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	if v.Winner == nil {
 		printText(w, "Deploy", v.Sentence)
 		for _, c := range v.Nearest {
-			printText(w, "Near", fmt.Sprintf("%s  %s  %s  %s", c.Label, c.GPUText(), c.Why, shortID(c.ID)))
+			printText(w, "Near", fmt.Sprintf("%s %s on %s: %s", shortID(c.ID), c.Label, c.GPUText(), c.Why))
+		}
+		if v.Others != "" {
+			printText(w, "Lost", v.Others)
 		}
 	} else {
 		printText(w, "Deploy", v.Sentence+"  "+v.Winner.ID)
-		for _, line := range [...]struct{ name, text string }{{"Cost", v.Money}, {"Next", v.Second}, {"Today", v.Today}} {
+		for _, line := range [...]struct{ name, text string }{{"Cost", v.Money}, {"Next", v.Second}, {"Lost", v.Others}, {"Today", v.Today}} {
 			if line.text != "" {
 				printText(w, line.name, line.text)
 			}
@@ -66,12 +73,14 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	}
 	if best := a.BestPer(l); len(best) > 0 {
 		fmt.Fprintln(w, "\nBest per objective, within the SLA")
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		columns := []fitted{{left: true}, {left: true}, {left: true}}
 		for _, b := range best {
 			c := &a.Cases[b.Case]
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", b.Objective, b.Figure, c.Label, shortID(c.ID))
+			for k, text := range [...]string{b.Objective, b.Figure, shortID(c.ID) + " " + c.Label} {
+				columns[k].cells = append(columns[k].cells, text)
+			}
 		}
-		if err := t.Flush(); err != nil {
+		if err := printFitted(w, widthOf(w), leastLabel, columns); err != nil {
 			return err
 		}
 	}
@@ -110,21 +119,15 @@ func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	}
 	fmt.Fprintln(w)
 	printText(w, "Front", l.Verdict.FrontNote)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "tok/s/user\ttok/s/GPU\tTTFT p95\tSLA\t"
-	if a.ByCost {
-		head += "$/Mtok\t"
-	}
-	fmt.Fprintln(t, head+"GPUs\t  point")
+	columns := []fitted{{head: "tok/s/user"}, {head: "tok/s/GPU"}, {head: "TTFT p95", spare: 2}, {head: "SLA"}, {head: "$/Mtok", spare: 1}, {head: "GPUs"}, {head: "point", left: true}}
 	for _, i := range a.FrontShown(l, maxFront) {
 		c := &a.Cases[i]
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t", c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis), c.Attainment.Plain(compare.Percent))
-		if a.ByCost {
-			row += c.USDPerMillion.Plain(compare.Dollars) + "\t"
+		for k, text := range [...]string{c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis),
+			c.Attainment.Plain(compare.Percent), c.USDPerMillion.Plain(compare.Dollars), compare.Number(round1(c.GPUs)), shortID(c.ID) + " " + c.Label} {
+			columns[k].cells = append(columns[k].cells, text)
 		}
-		fmt.Fprintf(t, "%s%s\t  %s %s\n", row, compare.Number(round1(c.GPUs)), shortID(c.ID), clip(c.Label, 40))
 	}
-	if err := t.Flush(); err != nil {
+	if err := printFitted(w, widthOf(w), leastLabel, columns); err != nil {
 		return err
 	}
 	if len(l.Front) > maxFront {
@@ -134,15 +137,6 @@ func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 }
 
 func round1(v float64) float64 { return math.Round(10*v) / 10 }
-
-// clip shortens a label for a table.
-func clip(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-3]) + "..."
-}
 
 func printKnobs(w io.Writer, l *compare.Load) error {
 	if len(l.Knobs) == 0 {
@@ -167,20 +161,23 @@ func printBoard(w io.Writer, a *compare.Analysis) error {
 	}
 	fmt.Fprintln(w)
 	printText(w, "Planner", b.Sentence)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "SLA\tGPU-h\tvs fixed\tvs bound\tevents\treversals\tshort s\tspare s\treaction s\tmisses starting\t  point")
-	for n := range b.Rows {
-		if n == maxBoard {
-			fmt.Fprintf(t, "... and %d more\t\n", len(b.Rows)-n)
-			break
-		}
+	columns := []fitted{{head: "SLA"}, {head: "GPU-h"}, {head: "vs fixed", spare: 1}, {head: "vs bound", spare: 2}, {head: "events", spare: 3}, {head: "reversals", spare: 5},
+		{head: "short s", spare: 6}, {head: "spare s", spare: 7}, {head: "reaction s", spare: 8}, {head: "misses starting", spare: 4}, {head: "point", left: true}}
+	shown := min(maxBoard, len(b.Rows))
+	for n := range shown {
 		r := &b.Rows[n]
 		c := &a.Cases[r.Case]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t  %s %s\n", c.Attainment.Plain(compare.Percent), compare.Number(r.GPUHours),
-			change(a.VsFixed(r)), change(r.VsBound()), compare.Number(round1(r.Events)), compare.Number(round1(r.Reversals)), compare.Number(math.Round(r.UnderS)),
-			compare.Number(math.Round(r.OverS)), compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID), clip(c.Label, 60))
+		for k, text := range [...]string{c.Attainment.Plain(compare.Percent), compare.Number(r.GPUHours), change(a.VsFixed(r)), change(r.VsBound()),
+			compare.Number(round1(r.Events)), compare.Number(round1(r.Reversals)), compare.Number(math.Round(r.UnderS)), compare.Number(math.Round(r.OverS)),
+			compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID) + " " + c.Label} {
+			columns[k].cells = append(columns[k].cells, text)
+		}
 	}
-	return t.Flush()
+	err := printFitted(w, widthOf(w), leastPlanner, columns)
+	if n := len(b.Rows) - shown; n > 0 {
+		fmt.Fprintf(w, "... and %d more\n", n)
+	}
+	return err
 }
 
 func change(rel float64) string {
@@ -191,19 +188,20 @@ func change(rel float64) string {
 }
 
 func printLost(w io.Writer, a *compare.Analysis) {
-	if len(a.Lost) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
+	last := results.Status("")
 	for n := range a.Lost {
+		r := &a.Lost[n]
+		if n == 0 {
+			fmt.Fprintln(w)
+		}
 		if n == maxReasons {
 			fmt.Fprintf(w, "        ... and %d more reasons\n", len(a.Lost)-n)
 			return
 		}
 		name := ""
-		if n == 0 {
-			name = "Lost"
+		if r.Status != last {
+			name, last = strings.ToUpper(string(r.Status[:1]))+string(r.Status[1:]), r.Status
 		}
-		printText(w, name, a.Lost[n].String())
+		printText(w, name, r.String())
 	}
 }

@@ -52,6 +52,7 @@ type Verdict struct {
 	Tied         int        // of the five best, those within the noise of the winner
 	Sentence     string
 	Second       string // about the next best, "" without one
+	Others       string // why the others lost, "" without any
 	Money        string // "" without prices
 	Today        string // against the baseline
 	FrontNote    string
@@ -171,18 +172,7 @@ func (a *Analysis) loads() {
 // settle fills in what is thought about one load.
 func (a *Analysis) settle(l *Load) {
 	l.Ranked = slices.Clone(l.Cases)
-	slices.SortStableFunc(l.Ranked, func(i, j int) int {
-		x, y := &a.Cases[i], &a.Cases[j]
-		switch {
-		case x.Meets && !y.Meets:
-			return -1
-		case !x.Meets && y.Meets:
-			return 1
-		case !x.Meets && x.attainmentMean != y.attainmentMean:
-			return cmpFloat(y.attainmentMean, x.attainmentMean)
-		}
-		return a.better(x, y)
-	})
+	slices.SortStableFunc(l.Ranked, a.order)
 	v := &l.Verdict
 	for n, i := range l.Ranked {
 		c := &a.Cases[i]

@@ -112,16 +112,7 @@ func (a *Analysis) board() (*Board, error) {
 			out.Rows = append(out.Rows, b.row(i, t))
 		}
 	}
-	slices.SortStableFunc(out.Rows, func(x, y BoardRow) int {
-		cx, cy := &a.Cases[x.Case], &a.Cases[y.Case]
-		switch {
-		case cx.Meets != cy.Meets && cx.Meets:
-			return -1
-		case cx.Meets != cy.Meets:
-			return 1
-		}
-		return a.better(cx, cy)
-	})
+	slices.SortStableFunc(out.Rows, func(x, y BoardRow) int { return a.order(x.Case, y.Case) })
 	slices.SortStableFunc(out.Timelines, func(x, y Timeline) int { return slices.Index(chosen, x.Case) - slices.Index(chosen, y.Case) })
 	out.Sentence = a.boardSentence(out)
 	return out, nil
@@ -355,9 +346,12 @@ func (a *Analysis) boardSentence(b *Board) string {
 	r := &b.Rows[0]
 	c := &a.Cases[r.Case]
 	s := fmt.Sprintf("The best Planner point, %s, ", c.Label)
-	if c.Attainment.OK() {
+	switch {
+	case !c.Meets && c.Attainment.OK():
+		s = fmt.Sprintf("No Planner point meets the SLA; the nearest, %s, meets it for %s of requests with ", c.Label, c.Attainment.Plain(Percent))
+	case c.Attainment.OK():
 		s += fmt.Sprintf("meets the SLA for %s of requests with ", c.Attainment.Plain(Percent))
-	} else {
+	default:
 		s += "uses "
 	}
 	s += fmt.Sprintf("%s GPU-hours", Number(r.GPUHours))
@@ -372,9 +366,6 @@ func (a *Analysis) boardSentence(b *Board) string {
 	s += fmt.Sprintf("; %s scaling events, %s reversals", Number(r.Events), Number(r.Reversals))
 	if v := r.StartMisses; !math.IsNaN(v) {
 		s += fmt.Sprintf("; %s of the misses fall where workers were starting", Percent(v))
-	}
-	if !c.Meets {
-		s += ". No Planner point meets the SLA"
 	}
 	return s + "."
 }

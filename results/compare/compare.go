@@ -21,6 +21,7 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -344,7 +345,11 @@ func (s *Sweep) labelOf(p *Point, all bool) string {
 		case a.Name == "planner.mode":
 			add("Planner")
 		case words:
-			add(v)
+			add(cmp.Or(shortWords[v], v))
+		case a.Short() == "tensor_parallel":
+			add("tp" + v)
+		case a.Short() == "startup_seconds":
+			add("startup " + v + " s")
 		default:
 			add(a.Short() + " " + v)
 		}
@@ -358,6 +363,9 @@ func (s *Sweep) labelOf(p *Point, all bool) string {
 
 // labelOrder is the sections in the order of a label.
 var labelOrder = [...]string{"topology", "planner", "router", "engine"}
+
+// shortWords are the words that labels abbreviate.
+var shortWords = map[string]string{"aggregated": "agg", "disaggregated": "disagg"}
 
 // Values reads a numeric column over the finished seeds of a point.
 func (s *Sweep) Values(p *Point, column string) Sample {

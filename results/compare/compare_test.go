@@ -107,6 +107,24 @@ func TestVerdictIsTheCheapestThatMeetsTheSLA(t *testing.T) {
 	}
 }
 
+// What meets comes first, then what misses less; then score, GPUs and name (spec
+// sweeps-and-schema 5.5).
+func TestRankIsTheOrderOfVerdicts(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	want := []Merit{
+		{true, 0, 3, 4, "a"}, {true, 9, 2, 1, "d"}, {true, 0, 2, 2, "e"}, {true, 0, 2, 2, "f"}, {true, 0, 2, 4, "b"}, {true, 0, nan, 1, "c"},
+		{false, 0.1, 1, 1, "g"}, {false, 0.2, 9, 1, "h"}, {false, inf, 9, 1, "i"}, {false, inf, nan, 1, "j"},
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, Rank)
+	for i := range want {
+		if got[i].Name != want[i].Name {
+			t.Errorf("place %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}
+
 func TestNoPointMeetsTheSLA(t *testing.T) {
 	a := analyse(t, resultstest.Grid(t, resultstest.Options{Points: 16}), Options{SLA: SLA{TTFTMs: 50, ITLMs: 5}})
 	v := &a.Loads[0].Verdict

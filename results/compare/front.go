@@ -76,23 +76,14 @@ func (a *Analysis) front(l *Load) {
 	l.Verdict.FrontNote += "."
 }
 
-// FrontShown is at most n points of the front by tokens per user ascending: those
-// that meet the SLA, then those that miss it least.
+// FrontShown is at most n points of the front by tokens per user ascending: the
+// best in the order of verdicts.
 func (a *Analysis) FrontShown(l *Load, n int) []int {
 	if len(l.Front) <= n {
 		return l.Front
 	}
 	order := slices.Clone(l.Front)
-	slices.SortStableFunc(order, func(i, j int) int {
-		x, y := &a.Cases[i], &a.Cases[j]
-		switch {
-		case x.Meets != y.Meets && x.Meets:
-			return -1
-		case x.Meets != y.Meets:
-			return 1
-		}
-		return cmpFloat(y.attainmentMean, x.attainmentMean)
-	})
+	slices.SortStableFunc(order, a.order)
 	order = order[:n]
 	slices.SortFunc(order, func(i, j int) int { return slices.Index(l.Front, i) - slices.Index(l.Front, j) })
 	return order

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -278,35 +277,6 @@ func (j *judge) priceOf(system string) (float64, error) {
 	return 0, inputf("--price: no price for %s: add %s=USD, or default=USD", system, system)
 }
 
-// better orders two cases by the objective, then fewer GPUs, then point id. It is
-// the one order of verdicts.
-func (a *Analysis) better(x, y *Case) int {
-	if c := a.rank(x, y); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(x.GPUs, y.GPUs); c != 0 {
-		return c
-	}
-	return cmp.Compare(x.ID, y.ID)
-}
-
-// rank compares the objectives: cost ascending, or tokens per GPU descending; what
-// has none comes last.
-func (a *Analysis) rank(x, y *Case) int {
-	vx, vy := x.objectiveMean, y.objectiveMean
-	switch nx, ny := math.IsNaN(vx), math.IsNaN(vy); {
-	case nx && ny:
-		return 0
-	case nx:
-		return 1
-	case ny:
-		return -1
-	case a.ByCost:
-		return cmp.Compare(vx, vy)
-	}
-	return cmp.Compare(vy, vx)
-}
-
 // objective chooses what verdicts go by: cost if every case has one, else tokens.
 func (a *Analysis) objective(cases []Case) {
 	a.ByCost = len(cases) > 0
@@ -341,15 +311,53 @@ func (a *Analysis) why(c, winner *Case) string {
 	return d.Mark()
 }
 
-// fault names the phase that misses the SLA.
+// fault names the phase that misses the SLA, with a figure: by the shares of requests
+// within each bound where they were counted, else by the 95th percentiles.
 func (a *Analysis) fault(c *Case) string {
+	switch phase, figure := a.phase(c); phase {
+	case "":
+		return ""
+	case bothPhases:
+		return ", " + phase
+	default:
+		return fmt.Sprintf(", %s at fault (%s)", phase, figure)
+	}
+}
+
+const bothPhases = "TTFT and ITL alike"
+
+// phase is the bound at fault and the figure that shows it.
+func (a *Analysis) phase(c *Case) (name, figure string) {
 	switch {
 	case math.IsNaN(c.TTFTOK) || math.IsNaN(c.ITLOK):
-		return ""
+		return a.phaseByPercentile(c)
 	case c.TTFTOK < c.ITLOK:
-		return fmt.Sprintf(", TTFT at fault (%s within)", Percent(c.TTFTOK))
+		return "TTFT", Percent(c.TTFTOK) + " within"
 	case c.ITLOK < c.TTFTOK:
-		return fmt.Sprintf(", ITL at fault (%s within)", Percent(c.ITLOK))
+		return "ITL", Percent(c.ITLOK) + " within"
 	}
-	return ", TTFT and ITL alike"
+	return bothPhases, ""
+}
+
+// phaseByPercentile is the bound that the 95th percentile exceeds by the largest
+// factor, or, if it exceeds none, the 99th; "" if neither does. The ITL of a request is
+// the mean of its gaps, TPOT.
+func (a *Analysis) phaseByPercentile(c *Case) (name, figure string) {
+	sla := a.Loads[c.Load].SLA
+	for _, q := range [...]string{"p95", "p99"} {
+		worst := 1.0
+		for _, b := range [...]struct {
+			name, column string
+			limit        float64
+		}{{"TTFT", "ttft", sla.TTFTMs}, {"ITL", "tpot", sla.ITLMs}, {"E2E", "e2e_latency", sla.E2EMs}} {
+			e := a.s.Over(c.Point, q+"_"+b.column+"_ms")
+			if b.limit > 0 && e.OK() && e.Mean/b.limit > worst {
+				name, figure, worst = b.name, q+" "+Millis(e.Mean), e.Mean/b.limit
+			}
+		}
+		if name != "" {
+			break
+		}
+	}
+	return name, figure
 }

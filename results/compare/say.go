@@ -11,6 +11,7 @@ import (
 // say writes the sentences of a verdict.
 func (a *Analysis) say(l *Load) {
 	v := &l.Verdict
+	v.Others = a.others(l)
 	if v.Winner == nil {
 		v.Sentence = a.noWinner(l)
 		return
@@ -88,6 +89,66 @@ func (a *Analysis) second(v *Verdict) string {
 		how += " (single run)"
 	}
 	return fmt.Sprintf("The next best that meets the SLA, %s on %s, %s.", v.Next.Label, v.Next.hardware(), how)
+}
+
+// others says why the points that are not the choice lost, "" if there is none.
+func (a *Analysis) others(l *Load) string {
+	var meeting []*Case
+	missing, phases := 0, map[string]int{}
+	for _, i := range l.Ranked {
+		switch c := &a.Cases[i]; {
+		case c == l.Verdict.Winner:
+		case c.Meets:
+			meeting = append(meeting, c)
+		default:
+			missing++
+			name, _ := a.phase(c)
+			phases[name]++
+		}
+	}
+	switch {
+	case missing == 0 && len(meeting) == 0:
+		return ""
+	case missing == 0:
+		return fmt.Sprintf("%s%s.", Count(len(meeting), "other"), a.span(l, meeting))
+	}
+	var by []string
+	for _, name := range [...]string{"TTFT", "ITL", "E2E", bothPhases} {
+		if n := phases[name]; n > 0 {
+			by = append(by, fmt.Sprintf("%d by %s", n, name))
+		}
+	}
+	s := fmt.Sprintf("%d of %s miss the SLA", missing, Count(missing+len(meeting), "other point"))
+	if l.Verdict.Winner == nil {
+		s = fmt.Sprintf("%s missed the SLA", Count(missing, "point"))
+	}
+	if len(by) > 0 {
+		s += " (" + strings.Join(by, ", ") + ")"
+	}
+	if n := len(meeting); n > 0 {
+		s += fmt.Sprintf("; %d within it%s", n, a.span(l, meeting))
+	}
+	return s + "."
+}
+
+// span says how far points that meet the SLA, best first, lie from the choice.
+func (a *Analysis) span(l *Load, meeting []*Case) string {
+	to := func(c *Case) float64 {
+		d := Compare(l.Verdict.Winner.Objective, c.Objective)
+		return d.Relative()
+	}
+	near, far := to(meeting[0]), to(meeting[len(meeting)-1])
+	if math.IsNaN(near) || math.IsNaN(far) {
+		return ", none of them better"
+	}
+	text := Change(near)
+	if to := Change(far); to != text {
+		text += " to " + to
+	}
+	if a.ByCost {
+		return " at " + text + " cost per output token"
+	}
+	return " at " + text + " tokens per GPU"
 }
 
 // daysPerMonth is the mean month of a year.

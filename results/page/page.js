@@ -196,7 +196,7 @@ function arrange() {
     });
   } else {
     order.sort((a, b) => D.load[a] - D.load[b] || judged.meets[b] - judged.meets[a] ||
-      (judged.meets[a] ? better(a, b) : (judged.share[b] ?? 0) - (judged.share[a] ?? 0)) || a - b);
+      (judged.meets[a] ? 0 : (judged.share[b] ?? -1) - (judged.share[a] ?? -1)) || better(a, b));
   }
   draw();
 }

@@ -99,19 +99,6 @@ const (
 	Failed               // no figures
 )
 
-// compareStanding orders best first: class, then score or penalty, GPUs and
-// configuration.
-func compareStanding(a, b *Standing) int {
-	if a.Class != b.Class {
-		return cmp.Compare(a.Class, b.Class)
-	}
-	order := cmp.Compare(a.Penalty, b.Penalty)
-	if len(a.Objectives) > 0 && len(b.Objectives) > 0 {
-		order = cmp.Or(order, cmp.Compare(b.Objectives[0], a.Objectives[0]))
-	}
-	return cmp.Or(order, cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Config, b.Config))
-}
-
 // Trial is one run that Halve asks for.
 type Trial struct {
 	Candidate int
@@ -129,6 +116,7 @@ type Judged struct {
 type Field struct {
 	Group []int                     // [candidate], as its size: prefixes compare well within a group; nil: one group
 	Near  func(candidate int) []int // candidates that differ in one decision; nil: no local search
+	Order func(a, b *Standing) int  // of standings with figures (Within, Beyond), best first
 }
 
 // Seen is what was seen of a candidate.
@@ -203,7 +191,15 @@ func (h *Halved) rank(ran []int) []int {
 
 // better orders candidates by what was seen last.
 func (h *Halved) better(i, j int) int {
-	return cmp.Or(compareStanding(&h.Seen[i].Last, &h.Seen[j].Last), cmp.Compare(i, j))
+	return cmp.Or(h.field.order(&h.Seen[i].Last, &h.Seen[j].Last), cmp.Compare(i, j))
+}
+
+// order puts what has no figures last.
+func (f *Field) order(a, b *Standing) int {
+	if a.Class > Beyond || b.Class > Beyond {
+		return cmp.Compare(a.Class, b.Class)
+	}
+	return f.Order(a, b)
 }
 
 // choose keeps candidates for the next rung: the best half of the places whatever
@@ -298,7 +294,7 @@ func (h *Halved) descend(ctx context.Context) error {
 		open := h.Final[i]
 		near := slices.DeleteFunc(slices.Clone(h.field.Near(open)), func(c int) bool { return h.Seen[c].Rung == last })
 		slices.SortFunc(near, func(a, b int) int {
-			return cmp.Or(compareStanding(&h.Seen[a].First, &h.Seen[b].First), cmp.Compare(a, b))
+			return cmp.Or(h.field.order(&h.Seen[a].First, &h.Seen[b].First), cmp.Compare(a, b))
 		})
 		for len(near) > 0 {
 			n := min(int((h.Plan.Budget-h.Simulated)/int64(h.Plan.Rungs[last].Requests)), batch, len(near))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"dynosweep/sim/rng"
+
+	"dynosweep/results/compare"
 )
 
 // noisy makes scores whose prefix differs from the whole run's by at most e.
@@ -55,7 +57,7 @@ func TestHalvingKeepsItsPromise(t *testing.T) {
 			n.score = append(n.score, 100+100*s.Float64())
 		}
 		plan := NewPlan(candidates, requests, 16, 0.4)
-		full, err := Halve(context.Background(), plan, Field{}, n.judge(requests, false))
+		full, err := Halve(context.Background(), plan, Field{Order: order}, n.judge(requests, false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,7 @@ func TestHalvingKeepsItsPromise(t *testing.T) {
 		if factor := (1 - n.e) / (1 + n.e); won < best*factor*factor {
 			t.Errorf("seed %d: %v of %v", seed, won, best)
 		}
-		early, err := Halve(context.Background(), plan, Field{}, n.judge(requests, true))
+		early, err := Halve(context.Background(), plan, Field{Order: order}, n.judge(requests, true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,7 @@ func TestPlansFitTheirShare(t *testing.T) {
 
 func TestHalvingDropsCandidatesWithoutFigures(t *testing.T) {
 	plan := NewPlan(64, 160, 0, 0.2)
-	out, err := Halve(context.Background(), plan, Field{}, func(_ context.Context, trials []Trial) []Judged {
+	out, err := Halve(context.Background(), plan, Field{Order: order}, func(_ context.Context, trials []Trial) []Judged {
 		judged := make([]Judged, len(trials))
 		for i := range trials {
 			judged[i].Class = Failed
@@ -112,18 +114,21 @@ func TestHalvingDropsCandidatesWithoutFigures(t *testing.T) {
 	}
 }
 
-func TestRankingAndFront(t *testing.T) {
+// order is that of verdicts.
+func order(a, b *Standing) int {
+	merit := func(s *Standing) compare.Merit {
+		return compare.Merit{Meets: s.Class == Within, Miss: s.Penalty, Score: s.Objectives[0], GPUs: float64(s.GPUs), Name: s.Config}
+	}
+	return compare.Rank(merit(a), merit(b))
+}
+
+func TestFront(t *testing.T) {
 	all := []Ranked{
 		{[]float64{3, 1}, 4, "a"}, {[]float64{2, 2}, 4, "b"}, {[]float64{1, 3}, 2, "c"},
 		{[]float64{2, 1}, 1, "d"}, {[]float64{2, 2}, 2, "e"}, {[]float64{2, 2}, 2, "f"},
 	}
 	if got := Front(all); !slices.Equal(got, []int{0, 4, 5, 1, 2}) {
 		t.Errorf("front %v", got)
-	}
-	order := []int{0, 1, 2, 3, 4, 5}
-	slices.SortFunc(order, func(i, j int) int { return Compare(all[i], all[j]) })
-	if !slices.Equal(order, []int{0, 3, 4, 5, 1, 2}) {
-		t.Errorf("ranking %v", order)
 	}
 }
 
@@ -211,7 +216,7 @@ func TestLocalSearchClimbsWhatPrefixesHide(t *testing.T) {
 		return out
 	}
 	plan := NewPlan(side*side, requests, 0, 0.24)
-	out, err := Halve(context.Background(), plan, Field{group, near}, judge)
+	out, err := Halve(context.Background(), plan, Field{group, near, order}, judge)
 	if err != nil || score(out.Final[0]) != 1000 || !out.Settled && out.Simulated+requests <= plan.Budget || out.Simulated > plan.Budget {
 		t.Errorf("best %v, settled %v, %d of %d requests, %v", score(out.Final[0]), out.Settled, out.Simulated, plan.Budget, err)
 	}

@@ -5,17 +5,11 @@ import (
 	"slices"
 )
 
-// Ranked is all that ranking looks at.
+// Ranked is all that a front looks at.
 type Ranked struct {
 	Objectives []float64 // larger is better; the score is the first
 	GPUs       int
 	Config     string // canonical JSON: the last word between equals
-}
-
-// Compare orders by score descending, GPUs ascending, configuration ascending (spec
-// sweeps-and-schema 5.5).
-func Compare(a, b Ranked) int {
-	return cmp.Or(cmp.Compare(b.Objectives[0], a.Objectives[0]), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Config, b.Config))
 }
 
 // compareFront orders a front: the last objective ascending, the others descending,

@@ -32,8 +32,8 @@
 // until its queue has grown. So half of the places on a rung go round the groups of
 // the field, the best of each in turn.
 //
-// Ranking is a pure function of score, GPUs and configuration (Ranked, Compare,
-// Front). Scores grow with quality; times are ms, rates per second. Nothing is drawn
+// A front is a pure function of objectives, GPUs and configuration (Front); which of two
+// candidates is better is for the caller to say (Field.Order). Scores grow with quality; times are ms, rates per second. Nothing is drawn
 // but by Sample, from a named stream of its seed.
 package search
 
