@@ -69,6 +69,9 @@ type Result struct {
 // Run simulates to the end, or to the time cap. It fails with an *Error when the
 // workload, the policies or a dead end demand it, and with ctx.Err() when ctx ends.
 func (s *Sim) Run(ctx context.Context) (*Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := s.begin(); err != nil {
 		return nil, err
 	}

@@ -85,10 +85,16 @@ func unknownVerb(_ context.Context, c *cli.Command) error {
 	}
 	word := c.Args().First()
 	hint := ""
-	if near := cli.SuggestCommand(c.Commands, word); near != "" {
+	if near := cli.SuggestCommand(c.Commands, word); plausible(word, near) {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}
 	return badInput(fmt.Errorf("%s has no verb %q%s See %s --help", c.FullName(), word, orStop(hint), c.FullName()))
+}
+
+// plausible reports that near may be what was meant by word: the library always
+// suggests something.
+func plausible(word, near string) bool {
+	return near != "" && (word[0] == near[0] || strings.Contains(near, word) || strings.Contains(word, near))
 }
 
 func orStop(hint string) string {
@@ -98,17 +104,24 @@ func orStop(hint string) string {
 	return hint
 }
 
+// badValue is the library's message for a value that does not parse, with or
+// without the words of package strconv.
+var badValue = regexp.MustCompile(`^invalid value "(.*)" for (?:flag|argument) -*(\S+): (?:strconv\.\w+: parsing ".*": )?(.*)$`)
+
 var unknownFlag = regexp.MustCompile(`^flag provided but not defined: -+(\S+)$`)
 
 // usageError turns a flag that does not parse into bad input, with the nearest flag
 // where none is known by that name.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	if m := badValue.FindStringSubmatch(err.Error()); m != nil {
+		return badInput(fmt.Errorf("--%s: invalid value %q: %s", m[2], m[1], m[3]))
+	}
 	m := unknownFlag.FindStringSubmatch(err.Error())
 	if m == nil {
 		return badInput(fmt.Errorf("%s: %w", c.FullName(), err))
 	}
 	hint := "."
-	if near := strings.TrimLeft(cli.SuggestFlag(c.Flags, m[1], false), "-"); near != "" {
+	if near := strings.TrimLeft(cli.SuggestFlag(c.Flags, m[1], false), "-"); plausible(m[1], near) {
 		hint = fmt.Sprintf("; did you mean --%s?", near)
 	}
 	return badInput(fmt.Errorf("%s has no flag --%s%s See %s --help", c.FullName(), m[1], hint, c.FullName()))

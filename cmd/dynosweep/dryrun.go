@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,14 +27,11 @@ func dryRun(w io.Writer, g *spec.Grid) error {
 		}
 		fmt.Fprintf(w, "  axis %s (%s): %s\n", a.Path, a.Type, strings.Join(vs, ", "))
 	}
-	reasons, gpus := map[string]int{}, []int{}
+	var gpus []int
 	for i := range g.Points {
-		p := &g.Points[i]
-		if p.Skip != "" {
-			reasons[p.Skip]++
-			continue
+		if p := &g.Points[i]; p.Skip == "" {
+			gpus = append(gpus, p.GPUs)
 		}
-		gpus = append(gpus, p.GPUs)
 	}
 	if len(gpus) > 0 {
 		fmt.Fprintf(w, "  run: %d points of %d to %d GPUs\n", len(gpus), slices.Min(gpus), slices.Max(gpus))
@@ -41,15 +39,21 @@ func dryRun(w io.Writer, g *spec.Grid) error {
 	if g.Folded > 0 {
 		fmt.Fprintf(w, "  folded: %d combinations come to the configuration of another point\n", g.Folded)
 	}
-	var sorted []string
-	for r := range reasons {
-		sorted = append(sorted, r)
+	printSkipped(w, g)
+	return nil
+}
+
+// printSkipped says how many points are skipped for each reason.
+func printSkipped(w io.Writer, g *spec.Grid) {
+	reasons := map[string]int{}
+	for i := range g.Points {
+		if p := &g.Points[i]; p.Skip != "" {
+			reasons[p.Skip]++
+		}
 	}
-	slices.Sort(sorted)
-	for _, r := range sorted {
+	for _, r := range slices.Sorted(maps.Keys(reasons)) {
 		fmt.Fprintf(w, "  skipped: %d points: %s\n", reasons[r], r)
 	}
-	return nil
 }
 
 func orNull(v any) any {

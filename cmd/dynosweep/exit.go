@@ -24,6 +24,21 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
+// interrupted is the end of a run that was told to stop.
+type interrupted struct{ msg string }
+
+func (e *interrupted) Error() string     { return e.msg }
+func (e *interrupted) Is(err error) bool { return err == context.Canceled }
+
+// plainly gives an interruption that nobody put in words its word.
+func plainly(err error) error {
+	var said *interrupted
+	if errors.Is(err, context.Canceled) && !errors.As(err, &said) {
+		return &interrupted{"interrupted"}
+	}
+	return err
+}
+
 // badInput marks err as caused by what the user gave; nil stays nil.
 func badInput(err error) error {
 	if err == nil {

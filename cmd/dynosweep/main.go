@@ -20,6 +20,7 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program where it is
 	err := run(ctx, os.Stdout, os.Stderr, os.Args)
 	stop()
 	if err != nil {

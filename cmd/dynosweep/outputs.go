@@ -43,6 +43,12 @@ func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 		o.open = append(o.open, out)
 		return out, nil
 	}
+	path = filepath.Clean(path)
+	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSymlink != 0 {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real // a link stays one
+		}
+	}
 	if dir := filepath.Dir(path); dir != "." {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err

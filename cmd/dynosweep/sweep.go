@@ -125,8 +125,8 @@ func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 	bar.finish()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return tally, fmt.Errorf("interrupted: %d of %d points are finished in %s; run the same command again to continue: %w",
-			tally.Done+tally.Failed, tally.Total-tally.Skipped, j.dir, err)
+		return tally, &interrupted{fmt.Sprintf("interrupted: %d of %d points are finished in %s; run the same command again to continue",
+			tally.Done+tally.Failed, tally.Total-tally.Skipped, j.dir)}
 	case errors.Is(err, results.ErrOther), errors.Is(err, results.ErrLocked):
 		return tally, badInput(err)
 	}
@@ -142,6 +142,7 @@ func (j *sweepJob) finish(t sweep.Tally, asserts []metrics.Assertion) error {
 	if err := printPoints(j.stdout, frame, j.grid); err != nil {
 		return err
 	}
+	printSkipped(j.stdout, j.grid)
 	fmt.Fprintf(j.stdout, "%d done, %d failed, %d skipped, %d open of %d points; results in %s\n",
 		t.Done, t.Failed, t.Skipped, t.Open(), t.Total, j.dir)
 	errs := checkPoints(frame, asserts, j.c.Bool("require-complete"))
@@ -203,7 +204,7 @@ func (j *sweepJob) onePoint(ctx context.Context, id string) error {
 		}
 	}
 	if !ran {
-		return badInput(fmt.Errorf("--point: the specification has no point %q; see the point_id column, or --dry-run", id))
+		return badInput(fmt.Errorf("--point: the specification has no point %q; see the point_id column of points.parquet", id))
 	}
 	return nil
 }

@@ -53,7 +53,10 @@ func ParseAssertion(text string, more ...string) (Assertion, error) {
 			return a, nil
 		}
 	}
-	return refuse("unknown metric %s, did you mean %s?", a.Metric, nearest(a.Metric, names))
+	if near := nearest(a.Metric, names); edits(a.Metric, near) <= len(a.Metric)/2 {
+		return refuse("unknown metric %s, did you mean %s?", a.Metric, near)
+	}
+	return refuse("unknown metric %s, want a numeric key of the report", a.Metric)
 }
 
 // assertable lists the names that an assertion may use.

@@ -280,6 +280,10 @@ func (f *faults) flatAIC(m mapping, out *node) *node {
 		}
 		config.put(name, v)
 	}
+	if config.get("model") == nil {
+		m.missing("aic_model_path")
+		config.put("model", at) // told once
+	}
 	if config.get("system") == nil {
 		config.put("system", &node{kind: stringKind, text: "h200_sxm", line: at.line, path: at.path})
 	}

@@ -3,6 +3,7 @@ package spec
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -71,6 +72,8 @@ func (s *Files) ref(path string) (fileRef, error) {
 			fmt.Fprintf(sum, "%q %x\n", filepath.ToSlash(name), one.Sum(nil))
 			return nil
 		})
+	case !st.Mode().IsRegular():
+		err = errors.New("not a regular file: it is read more than once, so write it to a file first")
 	default:
 		err = copyFile(sum, path)
 	}

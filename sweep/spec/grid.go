@@ -157,6 +157,9 @@ func (f *faults) seeds(n *node) []uint64 {
 	items := []*node{n}
 	if n.kind == listKind {
 		items = n.items
+		if len(items) == 0 {
+			f.broken(n, "an empty list: give at least one value")
+		}
 	}
 	var out []uint64
 	for _, v := range items {

@@ -231,6 +231,8 @@ func TestSweepRefusals(t *testing.T) {
 		{small + "engine: {block_size: 1}\n", "vLLM/TRT-LLM block_size must be at least two"},
 		{small + "engine: {native_host_offload: {}}\n", "native_host_offload is not supported"},
 		{small + "topology: {mode: aggregated, decode_workers: 2}\n", "topology.decode_workers: unknown field `decode_workers`, expected `mode` or `workers`"},
+		{small + "---\nname: other\n", "s.yaml:3: a second YAML document: a file holds one"},
+		{small + "seeds: []\n", "s.yaml:2: seeds: an empty list: give at least one value"},
 		{small + "topology: {workers: 0}\n", "a pool must start with at least one worker"},
 		{small + "topology: {workers: []}\n", "topology.workers: an empty list"},
 		{small + "topology: [{workers: 1}, 2]\n", "topology: a list holds either values of one axis or mappings"},

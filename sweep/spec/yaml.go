@@ -1,8 +1,10 @@
 package spec
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"strconv"
@@ -17,12 +19,20 @@ const maxNodes = 1 << 20
 // parseYAML reads one YAML document; nil for an empty one. Errors carry origin and
 // line.
 func parseYAML(origin string, text []byte) (*node, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	var root, next yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	switch err := d.Decode(&root); {
+	case errors.Is(err, io.EOF) || err == nil && len(root.Content) == 0:
+		return nil, nil
+	case err != nil:
 		return nil, yamlFault(origin, err)
 	}
-	if len(root.Content) == 0 {
-		return nil, nil
+	switch err := d.Decode(&next); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, yamlFault(origin, err)
+	case len(next.Content) > 0:
+		return nil, &Fault{Origin: origin, Line: next.Content[0].Line, Msg: "a second YAML document: a file holds one"}
 	}
 	c := yamlConverter{origin: origin}
 	n, err := c.value(root.Content[0], "", 0)
