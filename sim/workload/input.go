@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -69,6 +70,10 @@ func openLines(path, what string) (*lines, error) {
 		}
 	}
 	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // the message has the path
+		}
 		return nil, &InputError{File: path, Msg: "failed to open " + what + path, Err: err}
 	}
 	l := &lines{path: path, file: f, sum: sha256.New(), size: size}
