@@ -35,6 +35,7 @@ type deployment struct {
 	Workers                      []deployedRole
 	Planner                      string // its configuration, JSON; "" none
 	Replay                       string
+	Convert                      []string // command that makes $trace of the trace; none: AIPerf reads it as it is
 	AIPerf                       []string
 	Notes                        []string // what the simulation does not know
 }
@@ -331,23 +332,7 @@ func (d *deployment) measure(w map[string]any) {
 		}
 	}
 	if text("type") != "synthetic" {
-		files, _ := w["trace"].([]any)
-		for _, f := range files {
-			if m, ok := f.(map[string]any); ok {
-				path, _ := m["path"].(string)
-				add("--input-file", path)
-			}
-		}
-		add("--custom-dataset-type", text("format")+"_trace")
-		if c := text("concurrency"); c != "" {
-			add("--concurrency", c)
-		} else {
-			d.AIPerf = append(d.AIPerf, "--fixed-schedule")
-			if s := text("arrival_speedup"); s != "" && s != "1" {
-				d.Notes = append(d.Notes, "the trace was released "+s+" times as fast: write a copy with the timestamps divided by it (trace convert) for AIPerf")
-			}
-		}
-		d.Notes = append(d.Notes, "AIPerf reads plain JSON lines: unpack a .gz trace first")
+		d.measureTrace(w, text)
 		return
 	}
 	add("--synthetic-input-tokens-mean", text("input_tokens"))
@@ -372,6 +357,42 @@ func (d *deployment) measure(w map[string]any) {
 			add("--prefix-prompt-length", strconv.Itoa(int(n*ratio)))
 		}
 		d.Notes = append(d.Notes, "AIPerf puts the shared prefix before the prompt: lower the mean by it to keep the prompt's length")
+	}
+}
+
+// measureTrace is the AIPerf command for a trace. A trace that is compressed, sped up
+// or cut is converted first.
+func (d *deployment) measureTrace(w map[string]any, text func(string) string) {
+	var paths []string
+	files, _ := w["trace"].([]any)
+	for _, f := range files {
+		m, _ := f.(map[string]any)
+		path, _ := m["path"].(string)
+		paths = append(paths, path)
+	}
+	convert := append([]string{"dynosweep", "trace", "convert", "--format", text("format")}, paths...)
+	plain := len(paths) == 1 && text("format") == "mooncake" && !strings.HasSuffix(paths[0], ".gz")
+	speedup, _ := w["arrival_speedup"].(float64)
+	if speedup != 1 && speedup > 0 && text("concurrency") == "" {
+		convert, plain = append(convert, "--speedup", text("arrival_speedup")), false
+	}
+	if ms, ok := w["max_sim_time_ms"].(float64); ok {
+		convert, plain = append(convert, "--until-seconds", strconv.FormatFloat(ms/1000*max(speedup, 1), 'g', -1, 64)), false
+	}
+	d.AIPerf = append(d.AIPerf, "--custom-dataset-type", "mooncake_trace")
+	if b := text("trace_block_size"); b != "" && b != "512" {
+		d.AIPerf = append(d.AIPerf, "--isl-block-size", b)
+		convert = append(convert, "--block-size", b)
+	}
+	if c := text("concurrency"); c != "" {
+		d.AIPerf = append(d.AIPerf, "--concurrency", c)
+	} else {
+		d.AIPerf = append(d.AIPerf, "--fixed-schedule")
+	}
+	if plain {
+		d.AIPerf = append(d.AIPerf, "--input-file", paths[0])
+	} else {
+		d.Convert = convert
 	}
 }
 

@@ -38,7 +38,7 @@ var pages = []struct {
 	path string
 	rows int
 }{
-	{"README.md", 300}, {"docs/tutorial.md", 0}, {"docs/sweep.md", 300}, {"docs/planner.md", 300},
+	{"README.md", 300}, {"docs/tutorial.md", 0}, {"docs/sweep.md", 300}, {"docs/search.md", 300}, {"docs/planner.md", 300},
 	{"docs/router.md", 300}, {"docs/fidelity.md", 300}, {"docs/kv-transfer.md", 300},
 }
 

@@ -133,16 +133,23 @@ func (j *recommendJob) publishOptimized(done []optimized, o *spec.Optimize) erro
 	var near error
 	b := bufio.NewWriter(j.stdout)
 	defer b.Flush()
-	for _, w := range done {
-		if err := j.printOptimized(b, w); err != nil {
+	if j.asJSON {
+		if err := printOptimizedJSON(b, done); err != nil {
 			return err
+		}
+	}
+	for _, w := range done {
+		if !j.asJSON {
+			if err := j.printOptimized(b, w); err != nil {
+				return err
+			}
 		}
 		if r, ok := w.BestInfeasible(); ok && !found {
 			near = errors.Join(near, fmt.Errorf("%s: no state meets the bounds; the nearest is %s, penalty %s%s", w.mode(), stateText(r.State), shortest(r.Penalty), missed(w.Goal.Bounds, r)))
 		}
 	}
 	if found {
-		if len(done) > 1 {
+		if len(done) > 1 && !j.asJSON {
 			fmt.Fprintf(b, "chosen_mode: %s\n", best.mode())
 		}
 		return nil
@@ -343,6 +350,24 @@ func writeRowsJSON(w io.Writer, columns []column, rows []search.Row) error {
 		}
 	}
 	_, err := io.WriteString(w, "\n]\n")
+	return err
+}
+
+// printOptimizedJSON writes one object with the tables of each mode.
+func printOptimizedJSON(w io.Writer, done []optimized) error {
+	for i, s := range done {
+		infeasible := s.Infeasible()
+		fmt.Fprintf(w, "%s%q: {\"evaluated\": %d, \"feasible\": ", [...]string{"{", ", "}[min(i, 1)], s.mode(), len(s.Rows))
+		if err := writeRowsJSON(w, s.columns(), s.Feasible()); err != nil {
+			return err
+		}
+		fmt.Fprint(w, ", \"best_infeasible\": ")
+		if err := writeRowsJSON(w, s.columns(), infeasible[:min(1, len(infeasible))]); err != nil {
+			return err
+		}
+		fmt.Fprint(w, "}")
+	}
+	_, err := fmt.Fprintln(w, "}")
 	return err
 }
 

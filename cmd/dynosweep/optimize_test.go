@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -172,6 +173,15 @@ func TestOptimizerSpecificationRuns(t *testing.T) {
 	rows, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(rows) < 4 || len(rows[0]) != 92 || !slices.Contains(rows[0], "violation_penalty") {
 		t.Fatalf("%d rows of %d columns: %v", len(rows), len(rows[0]), err)
+	}
+
+	out, _, _ = runProgram("recommend", "-c", path, "--output-dir", filepath.Join(dir, "json"), "--format", "json")
+	var doc map[string]struct {
+		Evaluated int
+		Feasible  []map[string]any
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || doc["agg"].Evaluated < 3 || len(doc["agg"].Feasible) == 0 || doc["disagg"].Feasible[0]["total_gpus_used"] == nil {
+		t.Errorf("--format json: %v\n%s", err, out)
 	}
 
 	write(optimizeDoc(both, `, "sla": {"ttft": 1}`))

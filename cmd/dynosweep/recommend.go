@@ -32,8 +32,7 @@ optimiser's specification too.
    dynosweep recommend -c search.yaml --set optimization.target=goodput_per_gpu --format json`,
 		Flags: append(aisimulateFlags(),
 			&cli.IntFlag{Name: "top-n", Usage: "configurations to write", Value: 10},
-			&cli.IntFlag{Name: "jobs", Usage: "candidates at a time", Value: runtime.GOMAXPROCS(0)},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress"}),
+			&cli.IntFlag{Name: "jobs", Usage: "candidates at a time", Value: runtime.GOMAXPROCS(0)}),
 		OnUsageError:              usageError,
 		Action:                    recommend,
 		DisableSliceFlagSeparator: true, // a value of --set may hold commas
@@ -47,6 +46,7 @@ type recommendJob struct {
 	doc            *spec.Recommend
 	target         search.Target
 	stdout, stderr io.Writer
+	talk           console
 	dir            string
 	asJSON         bool
 	jobs           int
@@ -61,7 +61,7 @@ type recommendJob struct {
 
 // recommend reads the file, searches, and writes what came of it.
 func recommend(ctx context.Context, c *cli.Command) error {
-	j := &recommendJob{c: c, in: &sweep.Inputs{}, stdout: c.Root().Writer, stderr: c.Root().ErrWriter, dir: c.String("output-dir"),
+	j := &recommendJob{c: c, in: &sweep.Inputs{}, stdout: c.Root().Writer, stderr: c.Root().ErrWriter, talk: newConsole(c), dir: c.String("output-dir"),
 		jobs: c.Int("jobs"), memory: sweep.AvailableMemory() * 8 / 10}
 	if err := j.flags(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func recommend(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	for _, n := range j.doc.Notices {
-		fmt.Fprintln(j.stderr, "notice:", n)
+		j.talk.notice("%s", n)
 	}
 	if err := j.search(ctx); err != nil {
 		return err
@@ -160,6 +160,7 @@ func (j *recommendJob) search(ctx context.Context) error {
 		for i, e := range part {
 			j.judge(e, trials[i].Run, &tried[i])
 			e.evaluated = true
+			j.tell(e)
 		}
 		j.progress("%d of %d candidates evaluated", from+len(part), len(live))
 	}
@@ -214,9 +215,14 @@ func (j *recommendJob) trial(e *entry) sweep.Trial {
 }
 
 func (j *recommendJob) progress(format string, args ...any) {
-	if !j.c.Bool("quiet") {
+	if !j.talk.quiet {
 		fmt.Fprintf(j.stderr, format+"\n", args...)
 	}
+}
+
+// tell says what became of a run, for --verbose.
+func (j *recommendJob) tell(e *entry) {
+	j.talk.detail("%s: %s", e.id, strings.TrimSuffix(e.status+" "+firstLine(e.reason), " "))
 }
 
 // halvingShare is the share of the grid's requests that halving simulates at most.
@@ -285,6 +291,7 @@ func (j *recommendJob) rung(ctx context.Context, live []*entry, trials []search.
 	for k, i := range at {
 		e := live[trials[i].Candidate]
 		j.judge(e, runs[k].Run, &tried[k])
+		j.tell(e)
 		out[i].Simulated, out[i].Standing = tried[k].Simulated, e.standing()
 	}
 	return out
@@ -308,7 +315,7 @@ func (j *recommendJob) publish() error {
 	}
 	j.printTally()
 	if len(v.top) > 0 && v.top[0].penalty > 0 && !j.target.Goodput() {
-		fmt.Fprintf(j.stderr, "notice: the first one misses the SLA: %s; optimization.strict_sla: true leaves such candidates out\n", v.top[0].missText())
+		j.talk.notice("the first one misses the SLA: %s; optimization.strict_sla: true leaves such candidates out", v.top[0].missText())
 	}
 	return j.verdict(v)
 }

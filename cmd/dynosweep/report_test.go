@@ -271,6 +271,32 @@ func TestDeployWritesWhatThePointRan(t *testing.T) {
 	}
 }
 
+// The command that measures a point offers the trace as the simulation did: unpacked,
+// as fast, and cut at the same time.
+func TestAIPerfGetsTheTraceAsSimulated(t *testing.T) {
+	trace := func(path string) []any { return []any{map[string]any{"path": path}} }
+	for _, c := range []struct {
+		workload        map[string]any
+		convert, aiperf string
+	}{
+		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl"), "arrival_speedup": 1.0},
+			"", "--custom-dataset-type mooncake_trace --fixed-schedule --input-file t.jsonl"},
+		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl.gz"), "concurrency": 8.0, "trace_block_size": 64.0},
+			"dynosweep trace convert --format mooncake t.jsonl.gz --block-size 64", "--custom-dataset-type mooncake_trace --isl-block-size 64 --concurrency 8"},
+		{map[string]any{"type": "trace", "format": "dynamo", "trace": trace("t.jsonl"), "arrival_speedup": 2.0, "max_sim_time_ms": 60000.0},
+			"dynosweep trace convert --format dynamo t.jsonl --speedup 2 --until-seconds 120", "--custom-dataset-type mooncake_trace --fixed-schedule"},
+	} {
+		d := &deployment{Model: "m"}
+		d.measure(c.workload)
+		if got := strings.Join(d.Convert, " "); got != c.convert {
+			t.Errorf("convert %q, want %q", got, c.convert)
+		}
+		if got := strings.Join(d.AIPerf, " "); !strings.HasSuffix(got, "--streaming "+c.aiperf) {
+			t.Errorf("aiperf %q, want %q", got, c.aiperf)
+		}
+	}
+}
+
 func TestHostileNamesStayInTheirComments(t *testing.T) {
 	if got := oneLine("a\nb\r\n  c"); got != "a b c" {
 		t.Errorf("got %q", got)

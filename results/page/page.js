@@ -355,7 +355,7 @@ function chart(fig, paper) {
 
 const numericColumns = table.filter((c) => c.num && !c.axis && c.key !== 'seeds');
 const colourColumns = table.filter((c) => c.axis);
-const pick = {x: state.get('x') || 'tokens_per_user', y: state.get('y') || 'tokens_per_gpu', c: state.get('c') || (colourColumns.find((c) => /mode$/.test(c.key)) || colourColumns[0] || {key: ''}).key};
+const pick = {x: state.get('x') || 'tokens_per_user', y: state.get('y') || 'tokens_per_gpu', c: state.get('c') || (colourColumns.find((c) => /mode$/.test(c.key)) || colourColumns.find((c) => !/^(workload|sla)\./.test(c.key)) || colourColumns[0] || {key: ''}).key};
 for (const s of all('select[data-axis]')) {
   const list = s.dataset.axis === 'c' ? [{key: '', name: 'one colour'}, ...colourColumns] : numericColumns;
   for (const c of list) s.append(el('option', {value: c.key, textContent: c.name}));
