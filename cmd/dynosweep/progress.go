@@ -43,10 +43,21 @@ func (p *progress) update(u sweep.Update) {
 		p.draw(u)
 		return
 	}
-	if now := p.now(); now.Sub(p.last) >= linePause || u.Done+u.Failed+u.Skipped == u.Total {
-		p.last = now
-		p.line("", "%s", p.text(u))
+	ended := u.Done + u.Failed + u.Skipped
+	if p.pause(linePause, ended == u.Total) {
+		p.line("", "%d/%d points: %s", ended, u.Total, p.text(u))
 	}
+}
+
+// pause reports that the last output is at least so long ago, or that this is the
+// final one.
+func (p *progress) pause(least time.Duration, final bool) bool {
+	now := p.now()
+	if now.Sub(p.last) < least && !final {
+		return false
+	}
+	p.last = now
+	return true
 }
 
 // text is the state in words: counts, speed and what is left at that speed.
@@ -54,16 +65,22 @@ func (p *progress) text(u sweep.Update) string {
 	left := u.Total - u.Done - u.Failed - u.Skipped
 	rate := float64(u.Ran) / max(p.now().Sub(p.began).Seconds(), 1e-9)
 	eta := time.Duration(float64(left) / rate * float64(time.Second)).Round(time.Second)
-	return fmt.Sprintf("%d/%d points: %d done, %d failed, %d skipped; %.2f points/s, ETA %s", u.Total-left, u.Total, u.Done, u.Failed, u.Skipped, rate, eta)
+	return fmt.Sprintf("%d done, %d failed, %d skipped; %.2f points/s, ETA %s", u.Done, u.Failed, u.Skipped, rate, eta)
 }
+
+// drawPause is the least time between two states of the bar.
+const drawPause = 100 * time.Millisecond
 
 func (p *progress) draw(u sweep.Update) {
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.talk.stderr), progressbar.OptionSetWidth(24),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
+		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.talk.stderr),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
 	}
-	p.bar.Describe(p.text(u))
-	_ = p.bar.Set(u.Done + u.Failed + u.Skipped) // a terminal that is gone is no reason to stop
+	ended := u.Done + u.Failed + u.Skipped
+	if p.pause(drawPause, ended == u.Total) {
+		_ = p.bar.Set(ended) // a terminal that is gone is no reason to stop
+		p.bar.Describe(p.text(u))
+	}
 }
 
 // line prints a line of its own, above the bar if there is one.
@@ -78,10 +95,10 @@ func (p *progress) line(code, format string, args ...any) {
 	p.talk.say(code, format, args...)
 }
 
-// finish leaves the terminal in order.
+// finish leaves the terminal in order, and the bar where it is.
 func (p *progress) finish() {
 	if p.bar != nil {
-		_ = p.bar.Finish()
+		_ = p.bar.Exit()
 		fmt.Fprintln(p.talk.stderr)
 	}
 }
