@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/urfave/cli/v3"
+
 	"dynosweep/sweep/spec"
 )
 
@@ -49,6 +51,7 @@ func badInput(err error) error {
 
 func exitCode(err error) int {
 	var coded *codedError
+	var usage cli.ExitCoder // of the library: a help topic or shell that is not there
 	switch {
 	case err == nil:
 		return exitGood
@@ -56,7 +59,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, spec.ErrInput):
+	case errors.Is(err, spec.ErrInput), errors.As(err, &usage):
 		return exitBadInput
 	}
 	return exitFailed
