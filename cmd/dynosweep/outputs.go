@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim"
 	"dynosweep/sim/metrics"
 	"dynosweep/sweep"
 	"dynosweep/sweep/spec"
@@ -168,39 +167,6 @@ func (o *outputs) telemetry(path string, stdout io.Writer, run *spec.Run, w *swe
 		return err
 	}
 	return nil
-}
-
-// kvEventWriter writes one JSON object per stored or removed event. Block ids name
-// a block with its whole prefix; they are the run's own and only compare equal.
-func kvEventWriter(w io.Writer) func(float64, metrics.Pool, int32, int32, sim.KVEvents) error {
-	return func(atMs float64, pool metrics.Pool, worker, rank int32, ev sim.KVEvents) error {
-		for _, e := range ev.Items {
-			kind := "removed"
-			parent := ""
-			if e.Stored {
-				kind, parent = "stored", `,"parent":null`
-				if e.HasParent {
-					parent = fmt.Sprintf(`,"parent":%d`, uint64(e.Parent))
-				}
-			}
-			if _, err := fmt.Fprintf(w, `{"at_ms":%v,"pool":%q,"worker_id":%d,"dp_rank":%d,"event":%q%s,"blocks":[`, atMs, pool.String(), worker, rank, kind, parent); err != nil {
-				return err
-			}
-			for i, b := range ev.Of(e) {
-				sep := ","
-				if i == 0 {
-					sep = ""
-				}
-				if _, err := fmt.Fprintf(w, "%s%d", sep, uint64(b)); err != nil {
-					return err
-				}
-			}
-			if _, err := io.WriteString(w, "]}\n"); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // records writes the per-request records, if they were asked for.
