@@ -73,7 +73,7 @@ func (a *Analysis) second(v *Verdict) string {
 	if v.Next == nil {
 		return ""
 	}
-	how := "costs " + v.NextBy.Mark() + " more"
+	var how string
 	rel := v.NextBy.Relative()
 	switch {
 	case v.NextBy.Method == Equal:

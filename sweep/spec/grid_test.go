@@ -43,15 +43,6 @@ func mustParse(t testing.TB, text string) *Grid {
 
 const small = "workload: {synthetic: {input_tokens: 64, output_tokens: 2, requests: 3}, concurrency: 2}\n"
 
-func axis(t *testing.T, g *Grid, path string) int {
-	t.Helper()
-	i := slices.IndexFunc(g.Axes, func(a Axis) bool { return a.Path == path })
-	if i < 0 {
-		t.Fatalf("no axis %s in %v", path, g.Axes)
-	}
-	return i
-}
-
 func TestProductExample(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "product.yaml"))
 	if err != nil {
