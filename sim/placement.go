@@ -100,8 +100,8 @@ func (s *Sim) syncEvents(p *pool) error {
 	if !p.placement.WantsEvents() {
 		return nil
 	}
-	for _, w := range p.workers {
-		if w != nil && w.inRun && w.runEvents {
+	for _, w := range p.present {
+		if w.inRun && w.runEvents {
 			if err := s.settle(w); err != nil {
 				return err
 			}

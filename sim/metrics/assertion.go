@@ -53,7 +53,7 @@ func ParseAssertion(text string, more ...string) (Assertion, error) {
 			return a, nil
 		}
 	}
-	if near := nearest(a.Metric, names); edits(a.Metric, near) <= len(a.Metric)/2 {
+	if near := nearest(a.Metric, names); Edits(a.Metric, near) <= len(a.Metric)/2 {
 		return refuse("unknown metric %s, did you mean %s?", a.Metric, near)
 	}
 	return refuse("unknown metric %s, want a numeric key of the report", a.Metric)
@@ -110,15 +110,15 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 func nearest(want string, names []string) string {
 	best, fewest := "", math.MaxInt
 	for _, n := range names {
-		if d := edits(want, n); d < fewest {
+		if d := Edits(want, n); d < fewest {
 			best, fewest = n, d
 		}
 	}
 	return best
 }
 
-// edits is the Levenshtein distance of two names.
-func edits(a, b string) int {
+// Edits is the Levenshtein distance of two names in bytes, for hints at the nearest.
+func Edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

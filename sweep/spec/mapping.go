@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"dynosweep/sim/metrics"
 )
 
 // opt is a value that a document may leave out (neither field) or set to null.
@@ -222,29 +224,9 @@ func nearest(key string, keys []string) string {
 	}
 	best, found := len(key)/3+1, ""
 	for _, k := range keys {
-		if d := editDistance(key, k); d < best {
+		if d := metrics.Edits(key, k); d < best {
 			best, found = d, k
 		}
 	}
 	return found
-}
-
-// editDistance is the Levenshtein distance in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal, row[j] = row[j], min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }
