@@ -34,7 +34,8 @@ func New(cfg Config) (*Sim, error) {
 	}
 	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, cap: cfg.MaxSimTimeMs}
 	s.collector = metrics.NewCollector(metrics.Options{
-		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: workload.PlayOutcomes(cfg.Source) != nil})
+		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: workload.PlayOutcomes(cfg.Source) != nil,
+		Requests: workload.Total(cfg.Source)})
 	// A cap can cut requests that already have tokens, and only completed ones
 	// count: their gaps wait with the request.
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/workload"
 )
@@ -29,6 +31,9 @@ func (s *slots) take() int32 {
 		id := s.free[n-1]
 		s.free = s.free[:n-1]
 		return id
+	}
+	if len(s.items) == cap(s.items) {
+		s.items = slices.Grow(s.items, len(s.items)) // append would add a quarter
 	}
 	s.items = append(s.items, request{})
 	return int32(len(s.items) - 1)

@@ -19,7 +19,7 @@ type Events struct {
 // Reset empties the buffers and keeps their room.
 func (e *Events) Reset() { e.Items, e.Blocks = e.Items[:0], e.Blocks[:0] }
 
-// BeginStored opens a stored event; add its blocks with Add, then call End.
+// BeginStored opens a stored event; add its blocks with Add.
 func (e *Events) BeginStored(parent BlockID, hasParent bool) {
 	n := int32(len(e.Blocks))
 	e.Items = append(e.Items, Event{Stored: true, HasParent: hasParent, Parent: parent, From: n, To: n})
@@ -35,6 +35,13 @@ func (e *Events) BeginRemoved() {
 func (e *Events) Add(b BlockID) {
 	e.Blocks = append(e.Blocks, b)
 	e.Items[len(e.Items)-1].To++
+}
+
+// dropEmpty takes the event opened last back if it has no blocks.
+func (e *Events) dropEmpty() {
+	if n := len(e.Items) - 1; e.Items[n].From == e.Items[n].To {
+		e.Items = e.Items[:n]
+	}
 }
 
 // Of returns the blocks of event v.

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"math/bits"
 
 	"dynosweep/sim/invariant"
 )
@@ -17,32 +18,26 @@ import (
 // counted. A holder keeps the slots of its cached blocks and the number of its
 // private ones, and gives them back with Release.
 //
-// Several blocks may have one identity (copies). Lookup finds the oldest; when it
-// is evicted the next takes its place. Memory follows the most blocks ever cached
-// at once, about 50 bytes each where identities come in runs, at most 120 where no
-// two are neighbours, never the number of identities that exist.
+// Several blocks may have one identity (copies). Lookup finds the oldest; when it is
+// evicted the next takes its place.
+//
+// Memory follows the most blocks ever cached at once, about 24 bytes each where
+// identities come in runs, at most 180 where no two are neighbours, never the
+// number of identities that exist.
 type Pool struct {
 	capacity int
 	free     int
 	private  int
 	inactive int
-	blocks   []block // [slot]; slot 0 is the sentinel of the LRU list
-	spare    int32   // first unused slot, chained by next; 0: none
-	index    index
+	pages    pages
+	rings    []ring // [slot], made for the first copy
+	unused   int32  // first unused loose slot, chained by next; 0: none
 	gains    uint64
-}
-
-// block is a cached block. Held blocks are in no LRU list.
-type block struct {
-	id           BlockID
-	refs         int32
-	prev, next   int32 // LRU neighbours, oldest after the sentinel; next also chains spares
-	older, newer int32 // copies in a ring, the oldest one's older is the newest
 }
 
 // NewPool returns a pool of capacity free blocks.
 func NewPool(capacity int) *Pool {
-	return &Pool{capacity: capacity, free: capacity, blocks: make([]block, 1), index: index{pages: make([]page, 1)}}
+	return &Pool{capacity: capacity, free: capacity, pages: pages{all: make([]page, 1)}}
 }
 
 // Capacity is the number of blocks, whatever their state.
@@ -58,18 +53,42 @@ func (p *Pool) Inactive() int { return p.inactive }
 func (p *Pool) Free() int { return p.free }
 
 // Gains counts the changes that can let a lookup find more held blocks: a new
-// identity, an inactive block taken, a copy that steps in for an evicted one. While it stands
-// still, the held hits of a prompt can only become fewer.
+// identity, an inactive block taken, a copy that steps in for an evicted one. While
+// it stands still, the held hits of a prompt can only become fewer.
 func (p *Pool) Gains() uint64 { return p.gains }
 
-// Find returns the slot of the oldest copy of id, 0 if there is none.
-func (p *Pool) Find(id BlockID) int32 { return p.index.find(id) }
+// Find appends to slots the oldest copies of the n identities from id on, up to
+// the first that has none.
+func (p *Pool) Find(slots []int32, id BlockID, n int) []int32 {
+	for n > 0 {
+		at := p.pages.find(PageKey(id))
+		pg, place := &p.pages.all[at], Place(id) // page 0 is empty
+		own := at<<pageBits | place
+		k := min(n, bits.TrailingZeros8(^(pg.cached >> place)))
+		switch {
+		case k > 0:
+			for s := own; s < own+int32(k); s++ {
+				slots = append(slots, s)
+			}
+		case pg.copied>>place&1 != 0:
+			slots = append(slots, p.rings[own].newer)
+			k = 1
+		default:
+			return slots
+		}
+		id, n = id+BlockID(k), n-k
+	}
+	return slots
+}
 
 // Held reports whether somebody holds the cached block at slot.
-func (p *Pool) Held(slot int32) bool { return p.blocks[slot].refs > 0 }
+func (p *Pool) Held(slot int32) bool { return p.Holders(slot) > 0 }
 
 // Holders is the number of holders of the cached block at slot.
-func (p *Pool) Holders(slot int32) int { return int(p.blocks[slot].refs) }
+func (p *Pool) Holders(slot int32) int {
+	pg, place := p.pages.at(slot)
+	return int(pg.refs[place])
+}
 
 // Acquire takes the cached blocks at prefix, as Find named them, and fresh private
 // ones, evicting the oldest inactive blocks when free ones run out. It takes all
@@ -78,7 +97,7 @@ func (p *Pool) Holders(slot int32) int { return int(p.blocks[slot].refs) }
 func (p *Pool) Acquire(prefix []int32, fresh int, ev *Events) bool {
 	cold := 0
 	for _, s := range prefix {
-		if p.blocks[s].refs == 0 {
+		if !p.Held(s) {
 			cold++
 		}
 	}
@@ -87,10 +106,11 @@ func (p *Pool) Acquire(prefix []int32, fresh int, ev *Events) bool {
 		return false
 	}
 	for _, s := range prefix {
-		if p.blocks[s].refs == 0 {
+		pg, place := p.pages.at(s)
+		if pg.refs[place] == 0 {
 			p.unlink(s)
 		}
-		p.blocks[s].refs++
+		pg.refs[place]++
 	}
 	if cold > 0 {
 		p.gains++
@@ -104,46 +124,48 @@ func (p *Pool) Acquire(prefix []int32, fresh int, ev *Events) bool {
 	return true
 }
 
-// Cache gives a private block of the caller the identity id and returns its slot,
-// and whether id became visible to lookup by it.
-func (p *Pool) Cache(id BlockID) (slot int32, visible bool) {
-	slot, visible = p.CacheOwn(id)
-	if visible {
-		p.gains++
+// Cache gives n private blocks of the caller the identities from id on and appends
+// their slots. Those that are no Copy became visible to lookup by it.
+func (p *Pool) Cache(slots []int32, id BlockID, n int) []int32 {
+	before := len(slots)
+	slots = p.CacheOwn(slots, id, n)
+	for _, s := range slots[before:] {
+		if !p.Copy(s) {
+			p.gains++
+			break
+		}
 	}
-	return slot, visible
+	return slots
 }
 
-// CacheOwn is Cache for a block of generated tokens, which no waiting prompt can
-// contain: it is no gain.
-func (p *Pool) CacheOwn(id BlockID) (slot int32, visible bool) {
-	if invariant.On && p.private <= 0 {
-		panic(fmt.Sprintf("kv: caching %x without a private block", uint64(id)))
+// CacheOwn is Cache for blocks of generated tokens, which no waiting prompt can
+// contain: they are no gain.
+func (p *Pool) CacheOwn(slots []int32, id BlockID, n int) []int32 {
+	if invariant.On && p.private < n {
+		panic(fmt.Sprintf("kv: caching %d blocks from %x with %d private ones", n, uint64(id), p.private))
 	}
-	p.private--
-	slot = p.spare
-	if slot != 0 {
-		p.spare = p.blocks[slot].next
-	} else {
-		slot = int32(len(p.blocks))
-		if len(p.blocks) == cap(p.blocks) {
-			// Doubled, but never beyond what the pool can hold.
-			more := make([]block, len(p.blocks), min(max(16, 2*len(p.blocks)), p.capacity+1))
-			copy(more, p.blocks)
-			p.blocks = more
+	p.private -= n
+	for n > 0 {
+		key, place := PageKey(id), Place(id)
+		at := p.pages.find(key)
+		if at == 0 {
+			at = p.pages.open(key)
 		}
-		p.blocks = append(p.blocks, block{})
+		pg, own := &p.pages.all[at], at<<pageBits|place
+		k := min(n, PageSize-int(place), bits.TrailingZeros8((pg.cached|pg.copied)>>place))
+		if k == 0 {
+			slots = append(slots, p.copy(own))
+			id, n = id+1, n-1
+			continue
+		}
+		pg.cached |= uint8(1<<k-1) << place
+		for i := range int32(k) {
+			pg.refs[place+i] = 1
+			slots = append(slots, own+i)
+		}
+		id, n = id+BlockID(k), n-k
 	}
-	b := &p.blocks[slot]
-	*b = block{id: id, refs: 1, older: slot, newer: slot}
-	first := p.index.insert(id, slot)
-	if first == slot {
-		return slot, true
-	}
-	last := p.blocks[first].older
-	b.older, b.newer = last, first
-	p.blocks[last].newer, p.blocks[first].older = slot, slot
-	return slot, false
+	return slots
 }
 
 // Release gives back private blocks, which become free, and the cached blocks
@@ -156,54 +178,14 @@ func (p *Pool) Release(held []int32, private int) {
 	p.private -= private
 	p.free += private
 	for i := len(held) - 1; i >= 0; i-- {
-		s := held[i]
-		b := &p.blocks[s]
-		if b.refs--; b.refs > 0 {
+		pg, place := p.pages.at(held[i])
+		if pg.refs[place]--; pg.refs[place] > 0 {
 			continue
 		}
-		if invariant.On && b.refs < 0 {
-			panic(fmt.Sprintf("kv: block %x released %d times too often", uint64(b.id), -b.refs))
+		if invariant.On && pg.refs[place] < 0 {
+			panic(fmt.Sprintf("kv: slot %d released %d times too often", held[i], -pg.refs[place]))
 		}
-		newest := p.blocks[0].prev
-		b.prev, b.next = newest, 0
-		p.blocks[newest].next, p.blocks[0].prev = s, s
+		p.age(held[i])
 		p.inactive++
 	}
-}
-
-// evict takes the n oldest inactive blocks away.
-func (p *Pool) evict(n int, ev *Events) {
-	opened := false
-	s := p.blocks[0].next
-	for range n {
-		b := &p.blocks[s]
-		next := b.next
-		switch {
-		case b.older == s:
-			p.index.remove(b.id, s)
-			if ev != nil {
-				if !opened {
-					ev.BeginRemoved()
-					opened = true
-				}
-				ev.Add(b.id)
-			}
-		default:
-			if p.index.replace(b.id, s, b.newer) {
-				p.gains++
-			}
-			p.blocks[b.older].newer, p.blocks[b.newer].older = b.newer, b.older
-		}
-		b.next = p.spare
-		p.spare, s = s, next
-	}
-	p.blocks[0].next, p.blocks[s].prev = s, 0
-	p.inactive -= n
-}
-
-// unlink takes slot s out of the LRU list.
-func (p *Pool) unlink(s int32) {
-	b := &p.blocks[s]
-	p.blocks[b.prev].next = b.next
-	p.blocks[b.next].prev = b.prev
 }

@@ -91,10 +91,12 @@ func TestPoolEqualsItsDefinition(t *testing.T) {
 			switch op := rng.IntN(4); {
 			case op < 2:
 				l := new(lease)
-				for range rng.IntN(6) {
+				for range rng.IntN(3) {
 					id := BlockID(rng.IntN(ids)) << (rng.IntN(2) * 40)
-					if s := fast.Find(id); s != 0 && !slices.Contains(l.slots, s) {
-						l.slots, l.blocks = append(l.slots, s), append(l.blocks, slow.copies[id][0])
+					for i, s := range fast.Find(nil, id, 1+rng.IntN(20)) {
+						if !slices.Contains(l.slots, s) {
+							l.slots, l.blocks = append(l.slots, s), append(l.blocks, slow.copies[id+BlockID(i)][0])
+						}
 					}
 				}
 				l.private = rng.IntN(8)
@@ -111,16 +113,19 @@ func TestPoolEqualsItsDefinition(t *testing.T) {
 				if l.private == 0 {
 					break
 				}
-				l.private--
-				id := BlockID(rng.IntN(ids)) << (rng.IntN(2) * 40)
-				slot, visible := fast.Cache(id)
-				b := &slowBlock{id, 1}
-				if visible != (len(slow.copies[id]) == 0) {
-					t.Fatalf("seed %d step %d: newly visible %v", seed, step, visible)
+				n := 1 + rng.IntN(l.private)
+				l.private -= n
+				first := BlockID(rng.IntN(ids)) << (rng.IntN(2) * 40)
+				l.slots = fast.Cache(l.slots, first, n)
+				for i, slot := range l.slots[len(l.slots)-n:] {
+					id, b := first+BlockID(i), &slowBlock{first + BlockID(i), 1}
+					if fast.Copy(slot) != (len(slow.copies[id]) > 0) {
+						t.Fatalf("seed %d step %d: a copy: %v", seed, step, fast.Copy(slot))
+					}
+					slow.copies[id] = append(slow.copies[id], b)
+					l.blocks = append(l.blocks, b)
 				}
-				slow.copies[id] = append(slow.copies[id], b)
-				slow.private--
-				l.slots, l.blocks = append(l.slots, slot), append(l.blocks, b)
+				slow.private -= n
 			default:
 				i := rng.IntN(len(leases))
 				l := leases[i]
@@ -150,12 +155,7 @@ func TestPoolEqualsItsDefinition(t *testing.T) {
 func TestAnAcquireIsOneRemovedEvent(t *testing.T) {
 	p := NewPool(4)
 	p.Acquire(nil, 4, nil)
-	var slots []int32
-	for id := range BlockID(4) {
-		s, _ := p.Cache(id)
-		slots = append(slots, s)
-	}
-	p.Release(slots, 0)
+	p.Release(p.Cache(nil, 0, 4), 0)
 	var ev Events
 	p.Acquire(nil, 3, &ev)
 	if len(ev.Items) != 1 || ev.Items[0].Stored || !slices.Equal(ev.Of(ev.Items[0]), []BlockID{3, 2, 1}) {
@@ -166,16 +166,15 @@ func TestAnAcquireIsOneRemovedEvent(t *testing.T) {
 func TestGainsStandStillWhileHitsCanOnlyBeLost(t *testing.T) {
 	p := NewPool(4)
 	p.Acquire(nil, 4, nil)
-	a, _ := p.CacheOwn(7)
-	p.Release([]int32{a}, 2)
+	p.Release(p.CacheOwn(nil, 7, 1), 2)
 	before := p.Gains()
 	p.Acquire(nil, 2, nil)
-	p.CacheOwn(8)
+	p.CacheOwn(nil, 8, 1)
 	p.Acquire(nil, 1, nil) // evicts 7
-	if p.Find(7) != 0 || p.Gains() != before {
-		t.Errorf("7 at slot %d, gains %d, want 0 and %d", p.Find(7), p.Gains(), before)
+	if found := p.Find(nil, 7, 1); len(found) > 0 || p.Gains() != before {
+		t.Errorf("7 at slots %v, gains %d, want none and %d", found, p.Gains(), before)
 	}
-	p.Cache(9)
+	p.Cache(nil, 9, 1)
 	if p.Gains() == before {
 		t.Error("a new identity is no gain")
 	}
@@ -187,16 +186,16 @@ func TestFullPoolOfDefaultSizeTakesLittleMemory(t *testing.T) {
 		limit int
 		id    func(i int) BlockID
 	}{
-		{"trace blocks of 8", 850_000, func(i int) BlockID { return BlockID(i) }},
-		{"no two blocks of one owner", 1_900_000, func(i int) BlockID { return PrivateBase(int64(i)) }},
+		{"trace blocks of 8", 400_000, func(i int) BlockID { return BlockID(i) }},
+		{"no two blocks of one owner", 3_000_000, func(i int) BlockID { return PrivateBase(int64(i)) }},
 	} {
 		p := NewPool(16384)
 		p.Acquire(nil, 16384, nil)
 		for i := range 16384 {
-			p.Cache(c.id(i))
+			p.Cache(nil, c.id(i), 1)
 		}
-		size := cap(p.blocks)*int(unsafe.Sizeof(block{})) + cap(p.index.pages)*int(unsafe.Sizeof(page{})) +
-			len(p.index.cells)*int(unsafe.Sizeof(cell{}))
+		size := cap(p.pages.all)*int(unsafe.Sizeof(page{})) + len(p.pages.table.cells)*int(unsafe.Sizeof(cell{})) +
+			cap(p.rings)*int(unsafe.Sizeof(ring{}))
 		if size > c.limit {
 			t.Errorf("%s: %d bytes", c.name, size)
 		}
@@ -206,12 +205,9 @@ func TestFullPoolOfDefaultSizeTakesLittleMemory(t *testing.T) {
 func BenchmarkFind(b *testing.B) {
 	p := NewPool(16384)
 	p.Acquire(nil, 16384, nil)
-	for i := range 16384 {
-		p.Cache(BlockID(i))
-	}
-	var sum int32
+	p.Cache(nil, 0, 16384)
+	slots := make([]int32, 0, 8)
 	for i := range b.N {
-		sum += p.Find(BlockID(i & 16383))
+		slots = p.Find(slots[:0], BlockID(i*8&16383), 8)
 	}
-	_ = sum
 }

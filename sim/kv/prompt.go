@@ -48,3 +48,21 @@ func (p *Prompt) Block(i int) BlockID {
 	}
 	return p.Base + BlockID(i)
 }
+
+// Run returns the identity of full block i and the number n >= 1 of blocks from it
+// on, before block end, whose identities follow each other.
+func (p *Prompt) Run(i, end int) (first BlockID, n int) {
+	if i >= int(p.Shared) {
+		return p.Base + BlockID(i), end - i
+	}
+	end = min(end, int(p.Shared))
+	r := int(p.Ratio)
+	k := i / r
+	first = BlockID(p.Nodes[k])*BlockID(r) + BlockID(i%r)
+	upTo := (k + 1) * r
+	for upTo < end && p.Nodes[k+1] == p.Nodes[k]+1 {
+		k++
+		upTo += r
+	}
+	return first, min(upTo, end) - i
+}

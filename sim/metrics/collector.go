@@ -51,8 +51,17 @@ const maxReasons = 64
 // OtherReason gathers the reasons beyond the first 64.
 const OtherReason = "other reasons"
 
+// maxReserve bounds the values for which room is made beforehand.
+const maxReserve = 1 << 20
+
 // NewCollector returns an empty collector.
-func NewCollector(opt Options) *Collector { return &Collector{opt: opt} }
+func NewCollector(opt Options) *Collector {
+	c := &Collector{opt: opt}
+	for _, d := range []*Exact{&c.ttft, &c.ttst, &c.tpot, &c.e2e, &c.queue} {
+		d.values = make([]float64, 0, min(opt.Requests, maxReserve))
+	}
+	return c
+}
 
 // Arrive counts a request that the load offered.
 func (c *Collector) Arrive() {

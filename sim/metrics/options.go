@@ -11,6 +11,10 @@ type Options struct {
 	SLA          SLA
 	Capture      bool // keep a copy of every ended request's record
 	Trajectories bool // the load is agentic: the report has the trajectory keys
+
+	// Requests is how many are expected, 0 if unknown. Room for their values is
+	// made at once, which saves what growing copies; more or fewer may come.
+	Requests int64
 }
 
 // TelemetryOptions asks for samples every IntervalMs of simulated time; 0 is off.

@@ -20,17 +20,19 @@ type index struct {
 	bits  []uint64 // [page][block in page][word]
 	held  []int32  // [page] pairs
 	alive []uint64 // [word], scratch of a query
+
+	emptied []uint64 // page keys, scratch of drop
 }
 
 func newIndex() index {
-	x := index{pages: newPageMap(), words: 1, alive: make([]uint64, 1)}
-	x.bits, x.held = make([]uint64, pageBlocks), make([]int32, 1)
+	x := index{words: 1, alive: make([]uint64, 1)}
+	x.bits, x.held = make([]uint64, kv.PageSize), make([]int32, 1)
 	return x
 }
 
 // row returns where the bitset of a block starts in x.bits.
 func (x *index) row(page int32, id kv.BlockID) int {
-	return (int(page)<<pageBits + int(id&(pageBlocks-1))) * x.words
+	return (int(page)*kv.PageSize + int(kv.Place(id))) * x.words
 }
 
 // open returns the page of a key. Freed pages are all zero, so nothing is cleared.
@@ -38,7 +40,7 @@ func (x *index) open(key uint64) int32 {
 	page := x.pages.open(key)
 	for int(page) >= len(x.held) {
 		x.held = append(x.held, 0)
-		for range pageBlocks * x.words {
+		for range kv.PageSize * x.words {
 			x.bits = append(x.bits, 0)
 		}
 	}
@@ -48,7 +50,7 @@ func (x *index) open(key uint64) int32 {
 // addRun inserts the pairs of a slot with n consecutive blocks of one page; pairs
 // that are there stay.
 func (x *index) addRun(first kv.BlockID, n int32, slot int32) {
-	page := x.open(pageKey(first))
+	page := x.open(kv.PageKey(first))
 	at, bit := x.row(page, first)+int(slot>>6), uint64(1)<<(slot&63)
 	for range n {
 		if w := &x.bits[at]; *w&bit == 0 {
@@ -62,7 +64,7 @@ func (x *index) addRun(first kv.BlockID, n int32, slot int32) {
 // removeRun deletes the pairs of a slot with n consecutive blocks of one page; false
 // if one was not there.
 func (x *index) removeRun(first kv.BlockID, n int32, slot int32) bool {
-	page := x.pages.find(pageKey(first))
+	page := x.pages.find(kv.PageKey(first))
 	if page == 0 {
 		return false
 	}
@@ -76,7 +78,7 @@ func (x *index) removeRun(first kv.BlockID, n int32, slot int32) bool {
 		at += x.words
 	}
 	if x.held[page] -= n; x.held[page] == 0 {
-		x.pages.close(pageKey(first))
+		x.pages.close(kv.PageKey(first))
 	}
 	return true
 }
@@ -84,7 +86,7 @@ func (x *index) removeRun(first kv.BlockID, n int32, slot int32) bool {
 // pageRun returns how many blocks from the front of ids, ascending one by one and
 // within one page, can be added or removed together.
 func pageRun(ids []kv.BlockID) int32 {
-	most := min(len(ids), pageBlocks-int(ids[0]&(pageBlocks-1)))
+	most := min(len(ids), kv.PageSize-int(kv.Place(ids[0])))
 	n := 1
 	for n < most && ids[n] == ids[0]+kv.BlockID(n) {
 		n++
@@ -94,7 +96,7 @@ func pageRun(ids []kv.BlockID) int32 {
 
 // pageRunDown is the same for descending ids: blocks are evicted children first.
 func pageRunDown(ids []kv.BlockID) int32 {
-	most := min(len(ids), 1+int(ids[0]&(pageBlocks-1)))
+	most := min(len(ids), 1+int(kv.Place(ids[0])))
 	n := 1
 	for n < most && ids[n] == ids[0]-kv.BlockID(n) {
 		n++
@@ -104,7 +106,7 @@ func pageRunDown(ids []kv.BlockID) int32 {
 
 // has reports whether a pair is there.
 func (x *index) has(id kv.BlockID, slot int32) bool {
-	page := x.pages.find(pageKey(id))
+	page := x.pages.find(kv.PageKey(id))
 	return page != 0 && x.bits[x.row(page, id)+int(slot>>6)]>>(slot&63)&1 != 0
 }
 
@@ -113,32 +115,27 @@ func (x *index) has(id kv.BlockID, slot int32) bool {
 // blocks full blocks.
 func (x *index) match(p *kv.Prompt, blocks int32, lead []int32) {
 	clear(lead)
-	if x.pages.held == 0 {
+	if x.pages.table.Len() == 0 {
 		return
 	}
 	for w := range x.alive {
 		x.alive[w] = ^uint64(0)
 	}
 	at := int32(0)
-	runs := blockRuns{prompt: p, end: blocks}
+	runs := pageRuns{prompt: p, end: blocks}
 	for first, n := runs.next(); n > 0; first, n = runs.next() {
-		for n > 0 {
-			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
-			page := x.pages.find(pageKey(first))
-			if page == 0 {
-				x.leave(at, lead)
+		page := x.pages.find(kv.PageKey(first))
+		if page == 0 {
+			x.leave(at, lead)
+			return
+		}
+		row := x.row(page, first)
+		for range n {
+			if !x.step(row, at, lead) {
 				return
 			}
-			row := x.row(page, first)
-			for range m {
-				if !x.step(row, at, lead) {
-					return
-				}
-				row += x.words
-				at++
-			}
-			first += kv.BlockID(m)
-			n -= m
+			row += x.words
+			at++
 		}
 	}
 	x.leave(at, lead)
@@ -177,25 +174,22 @@ func mark(set uint64, word int, at int32, lead []int32) {
 // drop deletes every pair of a slot. It looks at every page.
 func (x *index) drop(slot int32) {
 	bit := uint64(1) << (slot & 63)
-	for i := 0; i < len(x.pages.cells); {
-		c := x.pages.cells[i]
-		if c.page == 0 {
-			i++
-			continue
-		}
-		row := x.row(c.page, 0) + int(slot>>6)
-		for range pageBlocks {
+	x.emptied = x.emptied[:0]
+	for key, page := range x.pages.table.All() {
+		row := x.row(page, 0) + int(slot>>6)
+		for range kv.PageSize {
 			if x.bits[row]&bit != 0 {
 				x.bits[row] &^= bit
-				x.held[c.page]--
+				x.held[page]--
 			}
 			row += x.words
 		}
-		if x.held[c.page] > 0 {
-			i++
-			continue
+		if x.held[page] == 0 {
+			x.emptied = append(x.emptied, key)
 		}
-		x.pages.close(c.key) // may bring another cell to i
+	}
+	for _, key := range x.emptied {
+		x.pages.close(key)
 	}
 }
 
@@ -205,8 +199,8 @@ func (x *index) widen(n int) {
 	if words <= x.words {
 		return
 	}
-	wide := make([]uint64, len(x.held)*pageBlocks*words)
-	for b := range len(x.held) * pageBlocks {
+	wide := make([]uint64, len(x.held)*kv.PageSize*words)
+	for b := range len(x.held) * kv.PageSize {
 		copy(wide[b*words:], x.bits[b*x.words:(b+1)*x.words])
 	}
 	x.bits, x.words, x.alive = wide, words, make([]uint64, words)

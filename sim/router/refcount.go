@@ -13,30 +13,25 @@ type refcount struct {
 }
 
 func newRefcount() refcount {
-	return refcount{pages: newPageMap(), count: make([]uint32, pageBlocks), held: make([]int32, 1)}
+	return refcount{count: make([]uint32, kv.PageSize), held: make([]int32, 1)}
 }
 
 // retain adds one holder to the leading blocks of a prompt.
 func (c *refcount) retain(p *kv.Prompt, blocks int32, live *index, slot int32) {
-	runs := blockRuns{prompt: p, end: blocks}
+	runs := pageRuns{prompt: p, end: blocks}
 	for first, n := runs.next(); n > 0; first, n = runs.next() {
-		for n > 0 {
-			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
-			c.retainPage(first, m, live, slot)
-			first += kv.BlockID(m)
-			n -= m
-		}
+		c.retainPage(first, n, live, slot)
 	}
 }
 
 // retainPage is retain for n blocks within one page.
 func (c *refcount) retainPage(first kv.BlockID, n int32, live *index, slot int32) {
-	page := c.pages.open(pageKey(first))
+	page := c.pages.open(kv.PageKey(first))
 	for int(page) >= len(c.held) {
 		c.held = append(c.held, 0)
-		c.count = append(c.count, make([]uint32, pageBlocks)...)
+		c.count = append(c.count, make([]uint32, kv.PageSize)...)
 	}
-	at := int(page)<<pageBits + int(first&(pageBlocks-1))
+	at := int(page)*kv.PageSize + int(kv.Place(first))
 	fresh := int32(0)
 	for i, holders := range c.count[at : at+int(n)] {
 		if holders == 0 {
@@ -53,21 +48,16 @@ func (c *refcount) retainPage(first kv.BlockID, n int32, live *index, slot int32
 
 // release takes one holder from the leading blocks of a prompt that was retained.
 func (c *refcount) release(p *kv.Prompt, blocks int32, live *index, slot int32) {
-	runs := blockRuns{prompt: p, end: blocks}
+	runs := pageRuns{prompt: p, end: blocks}
 	for first, n := runs.next(); n > 0; first, n = runs.next() {
-		for n > 0 {
-			m := min(n, pageBlocks-int32(first&(pageBlocks-1)))
-			c.releasePage(first, m, live, slot)
-			first += kv.BlockID(m)
-			n -= m
-		}
+		c.releasePage(first, n, live, slot)
 	}
 }
 
 // releasePage is release for n blocks within one page.
 func (c *refcount) releasePage(first kv.BlockID, n int32, live *index, slot int32) {
-	page := c.pages.find(pageKey(first))
-	at := int(page)<<pageBits + int(first&(pageBlocks-1))
+	page := c.pages.find(kv.PageKey(first))
+	at := int(page)*kv.PageSize + int(kv.Place(first))
 	gone := int32(0)
 	for i, holders := range c.count[at : at+int(n)] {
 		if holders == 0 || page == 0 {
@@ -92,6 +82,6 @@ func (c *refcount) releasePage(first kv.BlockID, n int32, live *index, slot int3
 	}
 	c.distinct -= int64(gone)
 	if c.held[page] -= gone; c.held[page] == 0 {
-		c.pages.close(pageKey(first))
+		c.pages.close(kv.PageKey(first))
 	}
 }

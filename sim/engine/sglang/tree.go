@@ -60,9 +60,9 @@ const root = 0
 // there already are its duplicates, and the others become the tree's.
 type tree struct {
 	nodes  []node
-	spare  []int32 // free places in nodes
-	index  index
-	leaves []int32 // unlocked leaves, a heap by tick
+	spare  []int32  // free places in nodes
+	index  kv.Table // node of every edge by its first page id, which names its whole prefix
+	leaves []int32  // unlocked leaves, a heap by tick
 	ticks  int64
 	pages  int32 // on all nodes
 	locked int32 // on nodes with lock > 0
@@ -79,7 +79,7 @@ func (t *tree) draw() int64 { t.ticks++; return t.ticks }
 // deepest node that holds one of them, fully matched or not. It touches nothing.
 func (t *tree) find(p *kv.Prompt, limit int32) (pages, deepest int32) {
 	for pages < limit {
-		child := t.index.get(p.Block(int(pages)))
+		child := t.index.Get(uint64(p.Block(int(pages))))
 		if child == 0 {
 			break
 		}
@@ -153,8 +153,8 @@ func (t *tree) split(n, pos int32) int32 {
 	}
 	low.edge = low.edge[:copy(low.edge, low.edge[k:])]
 	low.start, low.parent = pos, u
-	t.index.put(up.edge[0].first, u)
-	t.index.put(id, n)
+	t.index.Put(uint64(up.edge[0].first), u)
+	t.index.Put(uint64(id), n)
 	return u
 }
 
@@ -217,7 +217,7 @@ func (t *tree) insert(at int32, p *kv.Prompt, from, to int32) (end, added int32)
 			t.append(cur, p, to, tick)
 			return cur, to - from
 		}
-		child := t.index.get(p.Block(int(from)))
+		child := t.index.Get(uint64(p.Block(int(from))))
 		if child == 0 {
 			return t.addChild(cur, p, from, to), to - from
 		}
@@ -261,7 +261,7 @@ func (t *tree) addChild(parent int32, p *kv.Prompt, from, to int32) int32 {
 	n.tick = t.draw()
 	t.pages += to - from
 	t.nodes[parent].children++
-	t.index.put(n.edge[0].first, c)
+	t.index.Put(uint64(n.edge[0].first), c)
 	t.addLeaf(c)
 	return c
 }
@@ -299,7 +299,7 @@ func (t *tree) trim(k int32) {
 func (t *tree) remove(l int32) {
 	t.dropLeaf(0)
 	n := &t.nodes[l]
-	t.index.drop(n.edge[0].first)
+	t.index.Drop(uint64(n.edge[0].first))
 	t.spare = append(t.spare, l)
 	up := &t.nodes[n.parent]
 	up.children--
@@ -393,8 +393,8 @@ func (t *tree) check() error {
 			return fmt.Errorf("radix tree: node %d spans pages [%d, %d) below one that ends at %d", i, n.start, n.end, up.end)
 		case n.parent != root && up.lock < n.lock:
 			return fmt.Errorf("radix tree: node %d is locked %d times, its parent %d times", i, n.lock, up.lock)
-		case t.index.get(n.edge[0].first) != int32(i):
-			return fmt.Errorf("radix tree: first page of node %d leads to node %d", i, t.index.get(n.edge[0].first))
+		case t.index.Get(uint64(n.edge[0].first)) != int32(i):
+			return fmt.Errorf("radix tree: first page of node %d leads to node %d", i, t.index.Get(uint64(n.edge[0].first)))
 		case (n.leaf >= 0) != (n.lock == 0 && n.children == 0):
 			return fmt.Errorf("radix tree: node %d with lock %d and %d children is candidate %d", i, n.lock, n.children, n.leaf)
 		case n.leaf > 0 && t.nodes[t.leaves[(n.leaf-1)/2]].tick > n.tick:
@@ -406,9 +406,9 @@ func (t *tree) check() error {
 			return fmt.Errorf("radix tree: node %d has %d children, counts %d", i, children[i], t.nodes[i].children)
 		}
 	}
-	if pages != t.pages || locked != t.locked || int(edges) != t.index.used || int(leaves) != len(t.leaves) {
+	if pages != t.pages || locked != t.locked || int(edges) != t.index.Len() || int(leaves) != len(t.leaves) {
 		return fmt.Errorf("radix tree: pages %d counted %d, locked %d counted %d, edges %d counted %d, candidates %d counted %d",
-			pages, t.pages, locked, t.locked, edges, t.index.used, leaves, len(t.leaves))
+			pages, t.pages, locked, t.locked, edges, t.index.Len(), leaves, len(t.leaves))
 	}
 	return nil
 }

@@ -26,6 +26,20 @@ func (c *Core) grow(r *request, target int32, reuse []int32) bool {
 	return true
 }
 
+// find leaves the cached blocks that r would begin with in c.p.hits, of its first n.
+func (c *Core) find(r *request, n int) []int32 {
+	hits := c.p.hits[:0]
+	for i := 0; c.cfg.PrefixCaching && i < n; {
+		id, run := r.content.Run(i, n)
+		hits = c.pool.Find(hits, id, run)
+		if i += run; len(hits) < i {
+			break
+		}
+	}
+	c.p.hits = hits
+	return hits
+}
+
 // openList gives r a list for its cached blocks.
 func (c *Core) openList(r *request) {
 	if r.cached != nil {
@@ -46,23 +60,30 @@ func (c *Core) finalize(r *request, computed int32, ev *kv.Events) {
 		return
 	}
 	c.openList(r)
-	prompt := int(r.prompt / c.blockSize)
+	from, prompt := len(r.cached), int(r.prompt/c.blockSize)
+	for i := from; i < min(prompt, full); i = len(r.cached) {
+		id, n := r.content.Run(i, min(prompt, full))
+		r.cached = c.pool.Cache(r.cached, id, n)
+	}
+	for i := len(r.cached); i < full; i = len(r.cached) {
+		id, n := r.content.Run(i, full)
+		r.cached = c.pool.CacheOwn(r.cached, id, n)
+	}
+	if ev != nil {
+		c.tellStored(r, from, ev)
+	}
+}
+
+// tellStored tells of the blocks of r from index from on that became visible.
+func (c *Core) tellStored(r *request, from int, ev *kv.Events) {
 	open := false
-	for i := len(r.cached); i < full; i++ {
-		id := r.content.Block(i)
-		var slot int32
-		var visible bool
-		if i < prompt {
-			slot, visible = c.pool.Cache(id)
-		} else {
-			slot, visible = c.pool.CacheOwn(id)
-		}
-		r.cached = append(r.cached, slot)
-		if ev != nil && visible {
+	for i := from; i < len(r.cached); i++ {
+		visible := !c.pool.Copy(r.cached[i])
+		if visible {
 			if !open {
 				c.beginStored(r, i, ev)
 			}
-			ev.Add(id)
+			ev.Add(r.content.Block(i))
 		}
 		open = visible
 	}

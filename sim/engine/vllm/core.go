@@ -19,6 +19,7 @@ package vllm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"dynosweep/sim/engine"
 	"dynosweep/sim/kv"
@@ -223,6 +224,9 @@ func (c *Core) newRequest(r engine.Request) int32 {
 		s, c.spare = c.spare[n-1], c.spare[:n-1]
 	} else {
 		s = int32(len(c.reqs))
+		if len(c.reqs) == cap(c.reqs) {
+			c.reqs = slices.Grow(c.reqs, len(c.reqs)) // append would add a quarter
+		}
 		c.reqs = append(c.reqs, request{})
 	}
 	prompt := int64(r.PromptTokens)

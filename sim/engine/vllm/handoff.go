@@ -94,17 +94,7 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 	}
 	s := h.pending.head
 	r := &c.reqs[s]
-	hits := c.p.hits[:0]
-	if c.cfg.PrefixCaching {
-		for i := range int(r.prompt / c.blockSize) {
-			slot := c.pool.Find(r.content.Block(i))
-			if slot == 0 {
-				break
-			}
-			hits = append(hits, slot)
-		}
-	}
-	c.p.hits = hits
+	hits := c.find(r, int(r.prompt/c.blockSize))
 	need := ceil(r.prompt, c.blockSize)
 	fresh := need - int32(len(hits))
 	if !c.pool.Acquire(hits, int(fresh), c.events(ev)) {

@@ -237,17 +237,10 @@ func (c *Core) needsTokens(r *request) bool {
 // blocks to reuse in c.p.hits and returns their tokens, and how many hits others
 // hold, wherever they stand in the walk.
 func (c *Core) lookup(r *request) (cached, held int) {
-	hits := c.p.hits[:0]
-	if c.cfg.PrefixCaching {
-		for i := range int(r.length / c.blockSize) {
-			slot := c.pool.Find(r.content.Block(i))
-			if slot == 0 {
-				break
-			}
-			hits = append(hits, slot)
-			if c.pool.Held(slot) {
-				held++
-			}
+	hits := c.find(r, int(r.length/c.blockSize))
+	for _, slot := range hits {
+		if c.pool.Held(slot) {
+			held++
 		}
 	}
 	if c.needsTokens(r) {
