@@ -52,8 +52,8 @@ func (s *Sim) arrive(r *workload.Request) int32 {
 	q.rec.Ordinal, q.rec.ArrivalMs = r.Ordinal, r.ArrivalMs
 	q.rec.Input, q.rec.Requested = r.PromptTokens, r.OutputTokens
 	if s.cfg.Capture {
-		q.rec.Detail = newDetail(r)
-		if r.PlayID != "" {
+		q.rec.Detail = newDetail(s.src.Names(r.Handle))
+		if q.rec.Detail.PlayID != "" {
 			q.rec.Detail.DispatchedMs = s.nowMs
 		}
 	}
@@ -65,7 +65,7 @@ func (s *Sim) arrive(r *workload.Request) int32 {
 	return id
 }
 
-func newDetail(r *workload.Request) *metrics.Detail {
+func newDetail(r workload.Names) *metrics.Detail {
 	return &metrics.Detail{
 		RequestID: r.RequestID, PlayID: r.PlayID, Session: r.Session, HasSession: r.HasSession, Turn: r.Turn,
 		LaneID: r.LaneID, RootID: r.RootID, ParentID: r.ParentID,

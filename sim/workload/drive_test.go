@@ -17,6 +17,7 @@ import (
 // done is what a fake cluster did with a request.
 type done struct {
 	Request
+	Names
 	blocks  []kv.BlockID // full prompt blocks
 	startMs float64      // release
 }
@@ -24,19 +25,19 @@ type done struct {
 // cluster serves every request at once, for as long as service says, and emits all
 // its tokens at the end. It follows the loop of spec workload 3.1 and returns the
 // requests by ordinal.
-func cluster(t *testing.T, src Source, blockSize int, service func(r *Request) float64) []done {
+func cluster(t *testing.T, src Source, blockSize int, service func(r *done) float64) []done {
 	t.Helper()
-	return clusterWith(t, src, blockSize, service, func(*Request) Outcome { return Completed })
+	return clusterWith(t, src, blockSize, service, func(*done) Outcome { return Completed })
 }
 
-func clusterWith(t *testing.T, src Source, blockSize int, service func(r *Request) float64, end func(r *Request) Outcome) []done {
+func clusterWith(t *testing.T, src Source, blockSize int, service func(r *done) float64, end func(r *done) Outcome) []done {
 	t.Helper()
 	type flight struct {
-		r     *Request
+		d     *done
 		endMs float64
 	}
 	var flying []flight
-	var all []done
+	var all []*done
 	now := 0.0
 	for step := 0; ; step++ {
 		if step > 1e6 {
@@ -44,7 +45,7 @@ func clusterWith(t *testing.T, src Source, blockSize int, service func(r *Reques
 		}
 		slices.SortStableFunc(flying, func(a, b flight) int { return cmp.Compare(a.endMs, b.endMs) })
 		for len(flying) > 0 && flying[0].endMs <= now {
-			r := flying[0].r
+			r := flying[0].d
 			flying = flying[1:]
 			how := end(r)
 			emitted := r.OutputTokens
@@ -56,8 +57,8 @@ func clusterWith(t *testing.T, src Source, blockSize int, service func(r *Reques
 		src.Flush(now)
 		src.BeginRelease(now, len(flying))
 		for r := src.Next(now); r != nil; r = src.Next(now) {
-			flying = append(flying, flight{r, now + service(r)})
-			d := done{Request: *r, startMs: now}
+			d := &done{Request: *r, Names: src.Names(r.Handle), startMs: now}
+			flying = append(flying, flight{d, now + service(d)})
 			for i := range int(r.PromptTokens) / blockSize {
 				d.blocks = append(d.blocks, r.Prompt.Block(i))
 			}
@@ -78,12 +79,16 @@ func clusterWith(t *testing.T, src Source, blockSize int, service func(r *Reques
 	if !src.Drained() {
 		t.Error("nothing happens any more, but the source is not drained")
 	}
-	slices.SortFunc(all, func(a, b done) int { return int(a.Ordinal - b.Ordinal) })
-	return all
+	slices.SortFunc(all, func(a, b *done) int { return int(a.Ordinal - b.Ordinal) })
+	out := make([]done, len(all))
+	for i, d := range all {
+		out[i] = *d
+	}
+	return out
 }
 
 // constant is a service time.
-func constant(ms float64) func(*Request) float64 { return func(*Request) float64 { return ms } }
+func constant(ms float64) func(*done) float64 { return func(*done) float64 { return ms } }
 
 func arrivals(all []done) []float64 {
 	var out []float64

@@ -27,8 +27,8 @@ func deps(d ...string) string { return `,"dependencies":[` + strings.Join(d, ","
 func agentic() LoadOptions { return LoadOptions{Format: AgenticMooncake, BlockSize: 512} }
 
 // until serves each request until the given time.
-func until(endMs ...float64) func(*Request) float64 {
-	return func(r *Request) float64 { return endMs[r.Ordinal] - r.ArrivalMs }
+func until(endMs ...float64) func(*done) float64 {
+	return func(r *done) float64 { return endMs[r.Ordinal] - r.ArrivalMs }
 }
 
 func TestGraphEdgesFire(t *testing.T) { // W14
@@ -108,7 +108,7 @@ func TestRejectionFailsThePlayAndFreesItsLane(t *testing.T) { // W15
 	d := open(64)
 	d.Laned, d.Lanes = true, 1
 	src := source(t, tr, d)
-	all := clusterWith(t, src, 64, constant(12), func(r *Request) Outcome {
+	all := clusterWith(t, src, 64, constant(12), func(r *done) Outcome {
 		if r.RequestID == "r0a" {
 			return Rejected
 		}

@@ -65,7 +65,7 @@ func TestClosedLoopIgnoresTimestamps(t *testing.T) { // W8
 	}
 	tr := load(t, text, mooncake(512))
 	end := []float64{12, 23, 37, 39}
-	all := cluster(t, source(t, tr, closed(64, 2)), 64, func(r *Request) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	all := cluster(t, source(t, tr, closed(64, 2)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
 	wantFloats(t, "closed", arrivals(all), 0, 0, 12, 23)
 	if all[1].Session != "request_2" || !all[1].HasSession {
 		t.Errorf("closed loop shows session %q", all[1].Session)
@@ -117,7 +117,7 @@ const deltaRows = `
 func TestDeltaPromptsGrow(t *testing.T) { // W12
 	tr := load(t, deltaRows, LoadOptions{Format: MooncakeDelta, BlockSize: 512})
 	end := []float64{23, 86, 104, 24}
-	all := cluster(t, source(t, tr, open(64)), 64, func(r *Request) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	all := cluster(t, source(t, tr, open(64)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
 	wantFloats(t, "arrivals", arrivals(all), 0, 73, 91, 1)
 	for i, want := range []int32{128, 196, 260, 128} {
 		if all[i].PromptTokens != want {
@@ -135,7 +135,7 @@ func TestDeltaPromptsGrow(t *testing.T) { // W12
 		t.Error("two sessions share a generated block")
 	}
 	end = []float64{13, 76, 94, 107}
-	all = cluster(t, source(t, tr, closed(64, 1)), 64, func(r *Request) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	all = cluster(t, source(t, tr, closed(64, 1)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
 	wantFloats(t, "closed", arrivals(all), 0, 63, 81, 94)
 }
 
@@ -157,7 +157,7 @@ func TestDeltaSharesUntilTheFirstDrawnToken(t *testing.T) {
 		{"rejected", 2, "", Rejected, 140, 17},
 	} {
 		tr := load(t, row("x", c.output, c.authored)+row("y", c.output, c.authored), LoadOptions{Format: MooncakeDelta, BlockSize: 20})
-		all := clusterWith(t, source(t, tr, open(8)), 8, constant(1), func(r *Request) Outcome {
+		all := clusterWith(t, source(t, tr, open(8)), 8, constant(1), func(r *done) Outcome {
 			if r.Turn == 0 {
 				return c.how
 			}

@@ -121,15 +121,7 @@ func (p *plays) Next(nowMs float64) *Request {
 	t, g := p.trace, p.graph
 	t.fill(&s.Request, int(node))
 	s.Prompt = p.view.prompt(t, int(node), p.drive.BlockSize)
-	pl, st := &g.plays[g.playOf[node]], &p.state[g.playOf[node]]
-	s.RequestID, s.PlayID, s.LaneID = g.ids[node], pl.id, st.lane
-	if pl.root >= 0 {
-		s.RootID = g.ids[pl.root]
-	}
-	if parent := g.parents[node]; parent >= 0 {
-		s.ParentID = g.ids[parent]
-	}
-	s.Session, s.Turn, s.HasSession = g.sessions[node], -1, true
+	st := &p.state[g.playOf[node]]
 	if math.IsNaN(st.startMs) {
 		st.startMs = nowMs
 	}
@@ -138,6 +130,20 @@ func (p *plays) Next(nowMs float64) *Request {
 	p.left--
 	p.fire(node, onDispatch, nowMs)
 	return &s.Request
+}
+
+func (p *plays) Names(handle int32) Names {
+	g, node := p.graph, p.slots.at(handle).ref.index
+	pl := &g.plays[g.playOf[node]]
+	n := Names{Session: g.sessions[node], Turn: -1, HasSession: true,
+		RequestID: g.ids[node], PlayID: pl.id, LaneID: p.state[g.playOf[node]].lane}
+	if pl.root >= 0 {
+		n.RootID = g.ids[pl.root]
+	}
+	if parent := g.parents[node]; parent >= 0 {
+		n.ParentID = g.ids[parent]
+	}
+	return n
 }
 
 // fire lets the edges of one kind that leave a node act.

@@ -97,6 +97,11 @@ func (d *sessions) Done(handle int32, nowMs float64, emitted int32, how Outcome)
 	}
 }
 
+func (d *sessions) Names(handle int32) Names {
+	s := d.slots.at(handle)
+	return d.feed.names(s.ref, s.turn)
+}
+
 func (d *sessions) Flush(float64)    {}
 func (d *sessions) Drained() bool    { return !d.more && len(d.ready) == 0 && d.unready == 0 }
 func (d *sessions) ClosedLoop() bool { return d.concurrency > 0 }

@@ -19,6 +19,7 @@ type feed interface {
 	// fill completes a Request whose Handle and ArrivalMs are set and whose other
 	// fields are zero.
 	fill(r *Request, ref sessionRef, turn int32)
+	names(ref sessionRef, turn int32) Names
 	// ended tells that the turn ended with emitted output tokens.
 	ended(ref sessionRef, turn, emitted int32, how Outcome)
 }
@@ -34,36 +35,37 @@ type slot struct {
 // slots is the pool of released requests. Room grows with the number in flight,
 // never with the number released.
 type slots struct {
-	all  []*slot // [handle]
-	free []int32
+	chunks []*[slotChunk]slot // [handle / slotChunk][handle % slotChunk]
+	free   []int32
 }
 
 const slotChunk = 64
 
+func (p *slots) at(handle int32) *slot {
+	return &p.chunks[handle/slotChunk][handle%slotChunk]
+}
+
 // take returns an empty slot; its address stays until put.
 func (p *slots) take(ref sessionRef, turn int32, arrivalMs float64) *slot {
 	if len(p.free) == 0 {
-		chunk := make([]slot, slotChunk)
-		for i := range chunk {
-			p.all = append(p.all, &chunk[i])
-		}
+		p.chunks = append(p.chunks, new([slotChunk]slot))
 		for i := 1; i <= slotChunk; i++ {
-			p.free = append(p.free, int32(len(p.all)-i))
+			p.free = append(p.free, int32(len(p.chunks)*slotChunk-i))
 		}
 	}
 	h := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	s := p.all[h]
+	s := p.at(h)
 	*s = slot{Request: Request{Handle: h, ArrivalMs: arrivalMs}, ref: ref, turn: turn, live: true}
 	return s
 }
 
 // put gives back the slot of a handle and returns it, still filled.
 func (p *slots) put(handle int32) *slot {
-	if handle < 0 || int(handle) >= len(p.all) || !p.all[handle].live {
+	s := p.at(handle)
+	if !s.live {
 		panic("workload: Done of a request that is not in flight")
 	}
-	s := p.all[handle]
 	s.live = false
 	p.free = append(p.free, handle)
 	return s

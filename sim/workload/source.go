@@ -36,8 +36,11 @@ type Request struct {
 	Priority       int32
 	StrictPriority uint32
 	PolicyClass    string // "" is none
+}
 
-	Session    string // shown in the report if HasSession
+// Names is what the records of a report call a request.
+type Names struct {
+	Session    string // shown if HasSession
 	Turn       int32  // -1: none, as in a graph
 	HasSession bool
 	RequestID  string // authored id of a graph node, else ""
@@ -80,6 +83,8 @@ type Source interface {
 	BeginRelease(nowMs float64, inflight int)
 	// Next returns the next request to release at nowMs, nil if none is ready.
 	Next(nowMs float64) *Request
+	// Names returns the names of a request that is not Done yet.
+	Names(handle int32) Names
 	// Done reports the end of a request; emitted is the number of output tokens
 	// it really produced.
 	Done(handle int32, nowMs float64, emitted int32, how Outcome)

@@ -1,9 +1,6 @@
 package workload
 
-import (
-	"io"
-	"strconv"
-)
+import "io"
 
 // WriteTrace writes the load as a mooncake trace with blocks of blockSize tokens
 // that replays to the figures of the load itself: the speed-up is in the times, and
@@ -19,8 +16,8 @@ func (s Synthetic) WriteTrace(w io.Writer, blockSize int) error {
 	for ref, startMs, ok := feed.next(); ok; ref, startMs, ok = feed.next() {
 		for turn := range feed.turns(ref) {
 			out.begin()
-			if feed.named {
-				out.text("session_id", "session_"+strconv.FormatInt(ref.index, 10))
+			if n := feed.names(ref, turn); n.HasSession {
+				out.text("session_id", n.Session)
 			}
 			if turn == 0 {
 				out.ms("timestamp", startMs)

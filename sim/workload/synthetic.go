@@ -220,9 +220,13 @@ func (f *syntheticFeed) fill(r *Request, ref sessionRef, turn int32) {
 		r.Prompt.Nodes = f.group(ref.tag)
 		r.Prompt.Shared = int32(f.groupBlocks)
 	}
-	if f.named {
-		r.Session, r.Turn, r.HasSession = "session_"+strconv.FormatInt(ref.index, 10), turn, true
+}
+
+func (f *syntheticFeed) names(ref sessionRef, turn int32) Names {
+	if !f.named {
+		return Names{}
 	}
+	return Names{Session: "session_" + strconv.FormatInt(ref.index, 10), Turn: turn, HasSession: true}
 }
 
 // group returns the nodes of a group's prefix. Ids are dense over all groups.

@@ -104,7 +104,7 @@ func TestTurnsFollowCompletionAndSpeedup(t *testing.T) { // W2, completions as r
 		s.Control, s.IntervalMs, s.TurnsPerSession, s.InterTurnDelayMs, s.Speedup = Fixed, 33.3, 2, 10, 3
 	})
 	end := []float64{11, 25, 32.1, 43, 54.1, 68}
-	all := cluster(t, src, 64, func(r *Request) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	all := cluster(t, src, 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
 	wantFloats(t, "arrivals", arrivals(all), 0, 14.333333333333334, 11.1, 35.43333333333334, 22.2, 57.43333333333334)
 	if all[3].Session != "session_1" || all[3].Turn != 1 {
 		t.Errorf("ordinal 3 is %s turn %d", all[3].Session, all[3].Turn)

@@ -393,9 +393,13 @@ func (f *traceFeed) fill(r *Request, ref sessionRef, turn int32) {
 	} else {
 		r.Prompt = f.view.prompt(t, i, f.drive.BlockSize)
 	}
-	if f.named {
-		r.Session, r.Turn, r.HasSession = s.id(), turn, true
+}
+
+func (f *traceFeed) names(ref sessionRef, turn int32) Names {
+	if !f.named {
+		return Names{}
 	}
+	return Names{Session: f.trace.sessions[ref.index].id(), Turn: turn, HasSession: true}
 }
 
 // fill sets the fields of a turn that need no session and no block size.
