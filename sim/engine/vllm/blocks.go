@@ -77,15 +77,18 @@ func (c *Core) finalize(r *request, computed int32, ev *kv.Events) {
 // tellStored tells of the blocks of r from index from on that became visible.
 func (c *Core) tellStored(r *request, from int, ev *kv.Events) {
 	open := false
-	for i := from; i < len(r.cached); i++ {
-		visible := !c.pool.Copy(r.cached[i])
-		if visible {
-			if !open {
+	for i := from; i < len(r.cached); {
+		id, n := r.content.Run(i, len(r.cached))
+		for ; n > 0; i, id, n = i+1, id+1, n-1 {
+			visible := !c.pool.Copy(r.cached[i])
+			if visible && !open {
 				c.beginStored(r, i, ev)
 			}
-			ev.Add(r.content.Block(i))
+			if visible {
+				ev.Add(id)
+			}
+			open = visible
 		}
-		open = visible
 	}
 }
 
