@@ -1,7 +1,12 @@
 package sweep
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"dynosweep/sweep/spec"
@@ -13,6 +18,7 @@ import (
 func BenchmarkRun(b *testing.B) {
 	trace := []string{"../configs/traces/conversation.jsonl.gz"}
 	block := int64(512)
+	tenfold := []string{repeated(b, trace[0], 10)}
 	text := func(s string) *string { return &s }
 	num := func(n int64) *int64 { return &n }
 	for _, bench := range []struct {
@@ -20,6 +26,7 @@ func BenchmarkRun(b *testing.B) {
 		flags spec.ReplayFlags
 	}{
 		{"topology=agg/workers=4/router=rr", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumWorkers: num(4)}},
+		{"topology=agg/workers=4/router=rr/trace=x10", spec.ReplayFlags{Traces: tenfold, TraceBlockSize: &block, NumWorkers: num(4)}},
 		{"topology=agg/workers=4/router=kv", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumWorkers: num(4), RouterMode: text("kv_router")}},
 		{"topology=agg/workers=16/router=kv", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumWorkers: num(16), RouterMode: text("kv_router")}},
 		{"topology=disagg/workers=2+2/router=rr", spec.ReplayFlags{Traces: trace, TraceBlockSize: &block, NumPrefillWorkers: num(2), NumDecodeWorkers: num(2),
@@ -52,4 +59,53 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportMetric(float64(requests)*float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 		})
 	}
+}
+
+// repeated writes a trace several times over: times go on a second after the last,
+// hash ids are new each time. A run of it should cost that many times a run.
+func repeated(b *testing.B, path string, times int) string {
+	b.Helper()
+	type row struct {
+		Timestamp float64 `json:"timestamp"`
+		Input     int     `json:"input_length"`
+		Output    int     `json:"output_length"`
+		HashIDs   []int   `json:"hash_ids"`
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var rows []row
+	last, ids := 0.0, 0
+	for d := json.NewDecoder(z); d.More(); {
+		var r row
+		if err := d.Decode(&r); err != nil {
+			b.Fatal(err)
+		}
+		rows, last = append(rows, r), max(last, r.Timestamp)
+		for _, id := range r.HashIDs {
+			ids = max(ids, id+1)
+		}
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	for range times {
+		for i := range rows {
+			enc.Encode(rows[i])
+			rows[i].Timestamp += last + 1000
+			for k := range rows[i].HashIDs {
+				rows[i].HashIDs[k] += ids
+			}
+		}
+	}
+	to := filepath.Join(b.TempDir(), "repeated.jsonl")
+	if err := os.WriteFile(to, out.Bytes(), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	return to
 }
