@@ -3,6 +3,7 @@ package planner
 import (
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 
 	"dynosweep/sim"
@@ -321,6 +322,10 @@ func TestPlannerGPUHours(t *testing.T) {
 	w := cfg.Warnings(Engines{Disaggregated: true, Prefill: Engine{GPUs: 2}, Decode: Engine{GPUs: 1}})
 	if len(w) != 2 {
 		t.Errorf("warnings %q, want a disagreement and an unset count", w)
+	}
+	cfg = mustParse(t, `{"mode":"agg","min_gpu_budget":9,"max_gpu_budget":4,"decode_engine_num_gpu":1}`)
+	if w := cfg.Warnings(Engines{Decode: Engine{GPUs: 1}}); len(w) != 1 || !strings.Contains(w[0], "no deployment has both") {
+		t.Errorf("warnings %q, want one about the budgets", w)
 	}
 }
 

@@ -109,6 +109,15 @@ func TestFaultsNameTheirPath(t *testing.T) {
 		`{"optimization_target":"sla","load_min_observations":99}`:                                                "load_min_observations: must be <= max_num_fpm_samples, got 99 > 64",
 		`{"total_gpu_power_limit":0}`:                                                                             "total_gpu_power_limit: must be >= 1",
 		`{"hysteresis_ticks":-1}`:                                                                                 "hysteresis_ticks: must be >= 0",
+		`{"min_endpoint":1e9}`:                                                                                    "min_endpoint: must be <= 1048576, got 1000000000",
+		`{"decode_min_endpoint":1e9}`:                                                                             "decode_min_endpoint: must be <= 1048576",
+		`{"min_gpu_budget":1e9}`:                                                                                  "min_gpu_budget: must be <= 1048576",
+		`{"scheduling":{"scale_interval_seconds":1e-6}}`:                                                          "scheduling.scale_interval_seconds: must be >= 0.001, got 1e-06",
+		`{"max_gpu_buget":3}`:                                                                                     "max_gpu_buget: unknown key: did you mean max_gpu_budget?",
+		`{"optimisation_target":"sla"}`:                                                                           "unknown key: did you mean optimization_target?",
+		`{"scheduling":{"scale_intervall_seconds":5}}`:                                                            "unknown key: did you mean scale_interval_seconds?",
+		`{"colour":"red"}`:                                                                                        "colour: unknown key",
+		`{"mode":null}`:                                                                                           "mode: must be one of [disagg agg prefill decode], got null",
 		`{"load_predictor":"lstm"}`:                                                                               "load_predictor: must be one of",
 	} {
 		_, _, err := parse(text)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"dynosweep/sim"
+	"dynosweep/sim/metrics"
 )
 
 // draft is a Config on its way: beside it stand the keys whose absence matters and
@@ -55,6 +58,15 @@ func atLeast[T int | float64](low T) bound[T] {
 	return func(v T) error {
 		if v < low {
 			return fmt.Errorf("must be >= %v, got %v", low, v)
+		}
+		return nil
+	}
+}
+
+func atMost[T int | float64](high T) bound[T] {
+	return func(v T) error {
+		if v > high {
+			return fmt.Errorf("must be <= %v, got %v", high, v)
 		}
 		return nil
 	}
@@ -146,8 +158,11 @@ func text[T ~string](at func(*draft) *T) key {
 func choice[T ~string](at func(*draft) *T, names ...T) key {
 	return key{set: func(d *draft, v any) error {
 		s, ok := v.(string)
-		if !ok || !slices.Contains(names, T(s)) {
-			return fmt.Errorf("must be one of %v, got %v", names, v)
+		if !ok {
+			return fmt.Errorf("must be one of %v, got %s", names, kindOf(v))
+		}
+		if !slices.Contains(names, T(s)) {
+			return fmt.Errorf("must be one of %v, got %s", names, s)
 		}
 		*at(d) = T(s)
 		return nil
@@ -213,10 +228,10 @@ var keys = map[string]key{
 
 	"max_throughput_scaling_replicas": integer(func(d *draft) *int { return &d.Budget.MaxReplicaStep }, over(0)),
 	"max_gpu_budget":                  integer(func(d *draft) *int { return &d.Budget.MaxGPUs }),
-	"min_gpu_budget":                  integer(func(d *draft) *int { return &d.Budget.MinGPUs }),
-	"min_endpoint":                    integer(func(d *draft) *int { return &d.minEndpoint }, atLeast(0)),
-	"prefill_min_endpoint":            optional(func(d *draft) **int { return &d.prefillMin }, boundedInt(atLeast(1))),
-	"decode_min_endpoint":             optional(func(d *draft) **int { return &d.decodeMin }, boundedInt(atLeast(1))),
+	"min_gpu_budget":                  integer(func(d *draft) *int { return &d.Budget.MinGPUs }, atMost(sim.MaxWorkers)),
+	"min_endpoint":                    integer(func(d *draft) *int { return &d.minEndpoint }, atLeast(0), atMost(sim.MaxWorkers)),
+	"prefill_min_endpoint":            optional(func(d *draft) **int { return &d.prefillMin }, boundedInt(atLeast(1), atMost(sim.MaxWorkers))),
+	"decode_min_endpoint":             optional(func(d *draft) **int { return &d.decodeMin }, boundedInt(atLeast(1), atMost(sim.MaxWorkers))),
 
 	"prefill_scale_up_queue_tokens":   optional(func(d *draft) **int { return &d.queueUp }, boundedInt(atLeast(0))),
 	"prefill_scale_down_queue_tokens": optional(func(d *draft) **int { return &d.queueDown }, boundedInt(atLeast(0))),
@@ -265,8 +280,12 @@ var keys = map[string]key{
 	}},
 }
 
+// leastScaleIntervalS keeps a run from being nothing but ticks; intervals are
+// compared in whole milliseconds anyway.
+const leastScaleIntervalS = 0.001
+
 var schedulingKeys = map[string]key{
-	"scale_interval_seconds":    optional(func(d *draft) **float64 { return &d.scaleIntervalS }, boundedFloat(over(0.0))),
+	"scale_interval_seconds":    optional(func(d *draft) **float64 { return &d.scaleIntervalS }, boundedFloat(atLeast(leastScaleIntervalS))),
 	"tick_max_duration_seconds": float(anyFloat, over(0.0)).quiet(),
 	"external_plugins":          {inert: true, set: noPlugins},
 	"gateway":                   object(anyObject).quiet(),
@@ -376,12 +395,21 @@ func isPrometheus(name string) bool {
 	return strings.HasPrefix(name, "metric_") && strings.Contains(name, "prometheus")
 }
 
-// suggestion names the known key that the unknown one is a beginning or an end of.
+// suggestion names the known key that is few edits away from the unknown one, or a
+// part of it, or has it for a part.
 func suggestion(known map[string]key, name string) string {
-	best := ""
+	const long = 64
+	best, fewest := "", len(name)/3+1
 	for k := range known {
-		if len(name) > 3 && (strings.Contains(k, name) || strings.Contains(name, k)) && (best == "" || k < best) {
-			best = k
+		d := fewest
+		switch {
+		case len(name) > 3 && (strings.Contains(k, name) || strings.Contains(name, k)):
+			d = len(name) / 3
+		case len(name) <= long:
+			d = metrics.Edits(name, k)
+		}
+		if d < fewest || d == fewest && k < best {
+			best, fewest = k, d
 		}
 	}
 	if best == "" {

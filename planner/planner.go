@@ -155,6 +155,10 @@ func (c Config) Warnings(e Engines) (out []string) {
 		out = append(out, fmt.Sprintf("max_gpu_budget: %d GPUs do not hold the least workers, which take %d: the Planner will remove every worker",
 			most, least))
 	}
+	if b := c.Budget; b.MaxGPUs >= 0 && b.MinGPUs > b.MaxGPUs {
+		out = append(out, fmt.Sprintf("min_gpu_budget: %d GPUs are more than max_gpu_budget, %d: no deployment has both",
+			b.MinGPUs, b.MaxGPUs))
+	}
 	return out
 }
 

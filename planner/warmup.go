@@ -48,7 +48,7 @@ const requestTrace = "dynamo.request.trace.v1"
 // and cuts it into intervals of stepS seconds, from the first with a request to
 // the last; intervals between without any are zeros (spec planner 11.6).
 func readWarmup(path string, stepS float64) ([]warmWindow, error) {
-	files, err := warmupFiles(path)
+	files, err := WarmupFiles(path)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,8 @@ func readWarmup(path string, stepS float64) ([]warmWindow, error) {
 	return r.windows(stepS)
 }
 
-func warmupFiles(path string) ([]string, error) {
+// WarmupFiles are the files, in order, that a warm-up trace is read from.
+func WarmupFiles(path string) ([]string, error) {
 	pattern := path
 	var files []string
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {

@@ -290,6 +290,13 @@ func TestScalingExamples(t *testing.T) {
 			t.Errorf("aggregated round robin without workers: %v", err)
 		}
 	})
+	t.Run("to more than there can be", func(t *testing.T) {
+		_, err := simtest.TryRun(t, sim.Config{Decode: simtest.Pool(1, simtest.Fixed(10, 2)), Source: simtest.Open(t, simtest.Rows(t, eight...)),
+			Scaling: &script{at: []float64{5}, wanted: []sim.Decision{{TargetDecode: sim.MaxWorkers + 1}}}})
+		if err == nil || err.Error() != "scaling policy error: agg: asked for 1048577 workers, a pool has 0 to 1048576" {
+			t.Errorf("a target without bound: %v", err)
+		}
+	})
 }
 
 func TestRouterExamples(t *testing.T) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -143,6 +144,9 @@ func (s *Sim) scaleTo(p *pool, target int, atMs float64) error {
 	have := p.alive - p.draining
 	if target == have {
 		return nil
+	}
+	if target < 0 || target > MaxWorkers {
+		return &Error{ScalingFault, fmt.Errorf("%s: asked for %d workers, a pool has 0 to %d", p.kind, target, MaxWorkers)}
 	}
 	e := ScalingEvent{AtS: atMs / 1000, Component: p.kind.String(), From: have, To: target, Reason: "scale_up"}
 	if target < have {

@@ -20,6 +20,9 @@ type ScalingPolicy interface {
 // Keep is a Decision target that leaves a pool as it is.
 const Keep = -1
 
+// MaxWorkers is the most that one pool may be asked to have.
+const MaxWorkers = 1 << 20
+
 // Decision is the answer to one tick. Targets count non-draining workers (active
 // plus starting); an aggregated run has only the decode side.
 type Decision struct {

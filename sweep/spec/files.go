@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"dynosweep/planner"
 )
 
 // Files reads the files that documents name and remembers the digest of each, so
@@ -85,6 +88,27 @@ func (s *Files) ref(path string) (fileRef, error) {
 	}
 	s.digests[path] = hex.EncodeToString(sum.Sum(nil))
 	return fileRef{path, s.digests[path]}, nil
+}
+
+// warmup describes the Planner's warm-up trace: a file, a folder, or a pattern,
+// which counts as the list of the contents that it matches.
+func (s *Files) warmup(path string) (fileRef, error) {
+	if _, err := os.Stat(path); err == nil || !strings.ContainsAny(path, "*?[") {
+		return s.ref(path)
+	}
+	names, err := planner.WarmupFiles(path)
+	if err != nil {
+		return fileRef{}, err
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		one, err := s.ref(name)
+		if err != nil {
+			return fileRef{}, err
+		}
+		fmt.Fprintf(sum, "%s\n", one.sum)
+	}
+	return fileRef{path, hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // profile describes a timing profile; a raw-data JSON file stands for its folder,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"dynosweep/sim"
 	"dynosweep/sim/engine"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/workload"
@@ -178,7 +179,7 @@ func (c *ReplayFlags) systems(f *flagFaults, run *Run) {
 	f.rule(used, "--systems-path", "nothing here reads hardware tables: engine arguments select them with aic_backend")
 }
 
-const maxWorkers = 1 << 20
+const maxWorkers = sim.MaxWorkers
 
 func (f *flagFaults) workers(flag string, n *int64, pool string) int {
 	v := val(n, 1)

@@ -276,6 +276,29 @@ func TestPointIDsSurviveKeyOrderAndFolder(t *testing.T) {
 	}
 }
 
+// TestWarmupTraceIsAFileAFolderOrAPattern: each is read beside the specification and
+// counts by its content.
+func TestWarmupTraceIsAFileAFolderOrAPattern(t *testing.T) {
+	const planner = small + "planner: {mode: agg, optimization_target: sla, load_predictor_warmup_trace: %s}\n"
+	ids := map[string]bool{}
+	for _, path := range []string{"traces", "t.jsonl", "'traces/*.gz'", "null"} {
+		ids[mustParse(t, fmt.Sprintf(planner, path)).Points[0].ID] = true
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d ids of four warm-up traces", len(ids))
+	}
+	if one := mustParse(t, fmt.Sprintf(planner, "'t*.jsonl'")).Points[0].ID; one != mustParse(t, fmt.Sprintf(planner, "'?.jsonl'")).Points[0].ID {
+		t.Error("two patterns of the same files differ")
+	}
+	for path, want := range map[string]string{
+		"none.jsonl": "cannot read ", "'none*'": "no .jsonl or .jsonl.gz file there", "'[.jsonl'": "syntax error in pattern"} {
+		_, err := parse(t, fmt.Sprintf(planner, path))
+		if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:2: planner.load_predictor_warmup_trace: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // BenchmarkExpand: axes that share engines, and an engine of its own for every point.
 func BenchmarkExpand(b *testing.B) {
 	list := func(n int) string {

@@ -64,7 +64,8 @@ func (g *gridder) decode() error {
 	for _, p := range g.planners {
 		if p.planner != nil {
 			if err := p.planner.seal(g.files); err != nil {
-				return err
+				g.f.brokenAt(p.at, warmupKey, err.Error())
+				return g.f.err()
 			}
 		}
 	}
@@ -111,7 +112,7 @@ func (g *gridder) plannerSection(n *node) plannerVariant {
 	doc := emptyMap(n.line, n.path)
 	for i, key := range n.keys {
 		item := n.items[i]
-		if key == "load_predictor_warmup_trace" && item.kind == stringKind {
+		if key == warmupKey && item.kind == stringKind {
 			c := *item
 			c.text, item = pathOf(g.dir, item.text), &c
 		}

@@ -101,11 +101,13 @@ func parseText(origin string, text []byte, ext string) (*node, error) {
 	return parseYAML(origin, text)
 }
 
+const warmupKey = "load_predictor_warmup_trace"
+
 // seal reads the warm-up trace's content for the identity.
 func (p *Planner) seal(files *Files) error {
 	if path := p.Config.Predictor.WarmupTrace; path != "" {
 		var err error
-		if p.warmup, err = files.ref(path); err != nil {
+		if p.warmup, err = files.warmup(path); err != nil {
 			return err
 		}
 	}
@@ -124,9 +126,9 @@ func (p *Planner) resolved(paths bool) map[string]any {
 		panic("spec: a Planner configuration does not read back: " + err.Error())
 	}
 	if predictor, ok := m["predictor"].(map[string]any); ok {
-		delete(predictor, "load_predictor_warmup_trace")
+		delete(predictor, warmupKey)
 		if p.warmup != (fileRef{}) {
-			predictor["load_predictor_warmup_trace"] = p.warmup.show(paths)
+			predictor[warmupKey] = p.warmup.show(paths)
 		}
 	}
 	m["prefill_engine_num_gpu"], m["decode_engine_num_gpu"] = p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs

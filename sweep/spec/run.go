@@ -260,7 +260,9 @@ func (r *Run) seal(files *Files) error {
 		return err
 	}
 	if r.Planner != nil {
-		return r.Planner.seal(files)
+		if err := r.Planner.seal(files); err != nil {
+			return &Fault{Path: warmupKey, Msg: err.Error()}
+		}
 	}
 	return nil
 }
