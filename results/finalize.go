@@ -54,7 +54,10 @@ func (s *Store) Finalize(plan []Planned) error {
 	if err != nil {
 		return err
 	}
-	s.manifest.Points = counts
+	s.manifest.Points, s.manifest.Open = counts, len(plan)
+	for _, n := range counts {
+		s.manifest.Open -= n
+	}
 	s.manifest.FinishedAt = stamp(s.opt.Now())
 	return s.writeManifest()
 }

@@ -22,6 +22,7 @@ type Manifest struct {
 	FinishedAt    string         `json:"finished_at,omitempty"` // of the latest Finalize
 	Machine       Machine        `json:"machine"`
 	Points        map[Status]int `json:"points"` // rows of points.parquet
+	Open          int            `json:"open"`   // rows that it will have beside these
 }
 
 // Machine is where the latest run was made.
@@ -56,7 +57,7 @@ func readManifest(dir string) (*Manifest, error) {
 	}
 	m := new(Manifest)
 	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s is %w: %v: remove it and run the sweep again, which keeps the finished points", name, ErrDamaged, err)
 	}
 	return m, nil
 }

@@ -3,7 +3,10 @@ package results
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -141,49 +144,98 @@ func Scan(dir string, id TableID, columns []string, fn func(*Frame) error) error
 	return scanFile(filepath.Join(dir, id.File()), columns, fn)
 }
 
+// damaged says what to do about a file that does not read.
+func damaged(name string, err error) error {
+	return fmt.Errorf("%s is %w: %w: run its sweep again, which makes the tables anew", name, ErrDamaged, err)
+}
+
 func scanFile(name string, columns []string, fn func(*Frame) error) error {
-	pf, err := file.OpenParquetFile(name, false)
+	s, err := openTable(name, columns)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	defer pf.Close()
-	r, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{BatchSize: 4096}, memory.DefaultAllocator)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	empty, err := emptyFrame(pf, r)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	var wanted []int // every column has one leaf
-	for i, c := range empty.Columns {
-		if columns == nil || slices.Contains(columns, c.Name) {
-			wanted = append(wanted, i)
-		}
-	}
-	batches, err := r.GetRecordReader(context.Background(), wanted, nil)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	defer batches.Release()
-	read := false
-	for batches.Next() {
-		f, err := empty.with(batches.RecordBatch())
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	defer s.file.Close()
+	for read := false; ; read = true {
+		f, err := s.next()
+		switch {
+		case err != nil:
+			return err
+		case f == nil && read:
+			return nil
+		case f == nil:
+			return fn(s.empty)
 		}
 		if err := fn(f); err != nil {
 			return err
 		}
-		read = true
 	}
-	if err := batches.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+}
+
+// table reads one Parquet file batch by batch. The library panics on some damaged
+// files, which is recovered around its calls alone.
+type table struct {
+	name    string
+	file    *file.Reader
+	empty   *Frame
+	batches pqarrow.RecordReader
+}
+
+func (s *table) recovered(err *error) {
+	if x := recover(); x != nil {
+		*err = damaged(s.name, fmt.Errorf("%v", x))
 	}
-	if !read {
-		return fn(empty)
+}
+
+func openTable(name string, columns []string) (s *table, err error) {
+	s = &table{name: name}
+	defer s.recovered(&err)
+	s.file, err = file.OpenParquetFile(name, false)
+	var system *fs.PathError
+	if errors.As(err, &system) {
+		return nil, err
 	}
-	return nil
+	if err != nil {
+		return nil, damaged(name, err)
+	}
+	defer func() {
+		if s.batches == nil {
+			s.file.Close()
+		}
+	}()
+	r, err := pqarrow.NewFileReader(s.file, pqarrow.ArrowReadProperties{BatchSize: 4096}, memory.DefaultAllocator)
+	if err != nil {
+		return nil, damaged(name, err)
+	}
+	if s.empty, err = emptyFrame(s.file, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var wanted []int // every column has one leaf
+	for i, c := range s.empty.Columns {
+		if columns == nil || slices.Contains(columns, c.Name) {
+			wanted = append(wanted, i)
+		}
+	}
+	if s.batches, err = r.GetRecordReader(context.Background(), wanted, nil); err != nil {
+		return nil, damaged(name, err)
+	}
+	return s, nil
+}
+
+// next returns a copy of the next batch, nil at the end.
+func (s *table) next() (f *Frame, err error) {
+	defer s.recovered(&err)
+	if !s.batches.Next() {
+		err := s.batches.Err()
+		s.batches.Release()
+		if err != nil && err != io.EOF {
+			return nil, damaged(s.name, err)
+		}
+		return nil, nil
+	}
+	if f, err = s.empty.with(s.batches.RecordBatch()); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return f, nil
 }
 
 // emptyFrame has the columns and metadata of a file and no rows.
@@ -230,7 +282,7 @@ func typeOf(t arrow.DataType) (Type, error) {
 	case arrow.LIST:
 		return Nested, nil
 	}
-	return 0, fmt.Errorf("unknown type %s", t)
+	return 0, fmt.Errorf("unknown type %s (%w)", t, ErrOther)
 }
 
 // readMeta reads the file's metadata; a file of another schema is refused.
@@ -244,7 +296,7 @@ func readMeta(pf *file.Reader) (m Meta, err error) {
 	}
 	m.Version, m.SpecDigest = text(metaVersion), text(metaSpec)
 	if m.SchemaVersion, err = strconv.Atoi(text(metaSchema)); err != nil {
-		return m, fmt.Errorf("no table of dynosweep: metadata %s is %q", metaSchema, text(metaSchema))
+		return m, fmt.Errorf("no table of dynosweep: metadata %s is %q (%w)", metaSchema, text(metaSchema), ErrOther)
 	}
 	if m.SchemaVersion != SchemaVersion {
 		return m, fmt.Errorf("schema version %d, this program reads %d (%w)", m.SchemaVersion, SchemaVersion, ErrOther)

@@ -441,6 +441,83 @@ func TestAnotherSweepsDirectoryIsRefused(t *testing.T) {
 	}
 }
 
+// A directory that lost its manifest keeps its finished points; what belongs to
+// another sweep is not replaced.
+func TestLostAndDamagedFilesAreMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	want := mustSweep(t, dir, asPlanned)
+	manifest := filepath.Join(dir, manifestFile)
+	os.MkdirAll(PointDir(dir, Key{Point: "p0"}), 0o755)
+	for name, text := range map[string]string{"garbage": "{x", "empty": "", "half": `{"name": "sm`} {
+		os.WriteFile(manifest, []byte(text), 0o644)
+		if _, err := Open(dir, options(nil)); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "remove it and run the sweep again") {
+			t.Errorf("%s manifest: %v", name, err)
+		}
+	}
+	os.Remove(manifest)
+	other := options(nil)
+	other.Identity.SpecDigest = "fff"
+	if _, err := Open(dir, other); !errors.Is(err, ErrOther) {
+		t.Errorf("without a manifest another sweep takes the directory: %v", err)
+	}
+	os.Remove(filepath.Join(dir, specFile))
+	os.WriteFile(filepath.Join(dir, Points.File()), []byte("PAR1 PAR1 PAR1"), 0o644)
+	if _, err := ReadPoints(dir); !errors.Is(err, ErrDamaged) {
+		t.Errorf("damaged table: %v", err)
+	}
+	s, err := Open(dir, options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.Finished()); n != 7 {
+		t.Errorf("%d points are kept, want 7", n)
+	}
+	s.Close()
+	for name, got := range mustSweep(t, dir, asPlanned) {
+		if !bytes.Equal(got, want[name]) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	os.Remove(filepath.Join(dir, specFile))
+	mustSweep(t, dir, asPlanned)
+	if raw, err := os.ReadFile(filepath.Join(dir, specFile)); string(raw) != "name: small\n" {
+		t.Errorf("%s was not written again: %q, %v", specFile, raw, err)
+	}
+	for name, text := range map[string]string{Points.File(): "PAR1", specFile: "name: mine\n"} {
+		foreign := t.TempDir()
+		os.WriteFile(filepath.Join(foreign, name), []byte(text), 0o644)
+		if _, err := Open(foreign, options(nil)); !errors.Is(err, ErrOther) {
+			t.Errorf("a folder with %s of something else: %v", name, err)
+		}
+	}
+	if _, err := Open(filepath.Join(manifest, "below"), options(Disk{})); !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "choose another --out") {
+		t.Errorf("below a file: %v", err)
+	}
+}
+
+// Whatever byte of a table is wrong, reading it ends with a table or an error.
+func TestDamagedTablesDoNotPanic(t *testing.T) {
+	dir := t.TempDir()
+	mustSweep(t, dir, asPlanned)
+	for id := range tableCount {
+		whole, err := os.ReadFile(filepath.Join(dir, id.File()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(t.TempDir(), id.File())
+		for i := 0; i < len(whole); i += 1 + len(whole)/40 {
+			torn := bytes.Clone(whole)
+			torn[i] ^= 0x55
+			os.WriteFile(name, torn, 0o644)
+			_, _ = ReadFile(name)
+			os.WriteFile(name, whole[:i], 0o644)
+			if _, err := ReadFile(name); err == nil {
+				t.Errorf("%s cut at %d reads", id.File(), i)
+			}
+		}
+	}
+}
+
 func TestAxisMayNotShadowAColumn(t *testing.T) {
 	opt := options(nil)
 	opt.Axes = append(opt.Axes, Axis{"status", String})

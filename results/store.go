@@ -20,16 +20,19 @@
 package results
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -77,6 +80,9 @@ type Finished struct {
 	tables tableSet
 }
 
+// Captured reports whether the point left rows of requests.
+func (f *Finished) Captured() bool { return f.tables[Requests] }
+
 // tableSet says which tables a part has rows of.
 type tableSet [tableCount]bool
 
@@ -87,14 +93,33 @@ const (
 	lockFile     = ".lock"
 	partsDir     = "parts"
 	partSuffix   = ".part"
+	pointPrefix  = "point-"
+	PageFile     = "report.html" // of a report
 )
 
-// ErrOther says that a directory belongs to another specification or schema, or to
-// nobody we know; ErrLocked that another process writes it.
+// What a user can mend about a directory: it belongs to another specification or
+// schema, or to nobody we know; another process writes it; a file of it cannot be read;
+// nothing can be written there.
 var (
-	ErrOther  = errors.New("not the results of this sweep")
-	ErrLocked = errors.New("locked")
+	ErrOther    = errors.New("not the results of this sweep")
+	ErrLocked   = errors.New("locked")
+	ErrDamaged  = errors.New("damaged")
+	ErrUnusable = errors.New("cannot hold results")
 )
+
+// unusable adds what to do to the refusal of a directory by the system.
+func unusable(dir string, err error) error {
+	for _, cause := range [...]error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%s %w: %w: choose another --out", dir, ErrUnusable, err)
+		}
+	}
+	return err
+}
+
+// PointDir is the folder in a results directory for what a point leaves that is run
+// again with full capture.
+func PointDir(dir string, k Key) string { return filepath.Join(dir, pointPrefix+k.String()) }
 
 // Open creates or continues the results directory dir and locks it.
 func Open(dir string, opt Options) (*Store, error) {
@@ -107,13 +132,13 @@ func Open(dir string, opt Options) (*Store, error) {
 		return nil, err
 	}
 	if err := checkForeign(dir); err != nil {
-		return nil, err
+		return nil, unusable(dir, err)
 	}
 	if err := s.fs.MkdirAll(filepath.Join(dir, partsDir)); err != nil {
-		return nil, err
+		return nil, unusable(dir, err)
 	}
 	if s.lock, err = lockDir(dir, opt.Now()); err != nil {
-		return nil, err
+		return nil, unusable(dir, err)
 	}
 	if err := s.load(); err != nil {
 		s.Close()
@@ -140,13 +165,22 @@ func checkForeign(dir string) error {
 		}
 	}
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case name == lockFile, name == partsDir, name == specFile, strings.HasSuffix(name, tmpSuffix):
-		default:
+		if name := e.Name(); !known(name) {
 			return fmt.Errorf("%s holds %s and no %s, so it is no results directory (%w): choose another --out", dir, name, manifestFile, ErrOther)
 		}
 	}
 	return nil
+}
+
+// known reports whether a results directory can hold a file or folder of that name.
+func known(name string) bool {
+	for id := range tableCount {
+		if name == id.File() {
+			return true
+		}
+	}
+	return slices.Contains([]string{lockFile, partsDir, specFile, PageFile}, name) ||
+		strings.HasPrefix(name, pointPrefix) || strings.HasSuffix(name, tmpSuffix)
 }
 
 // load reads what the directory says of itself, or writes it, and lists the parts.
@@ -164,11 +198,23 @@ func (s *Store) load() error {
 	s.manifest = *have
 	s.manifest.Version = s.opt.Identity.Version
 	s.manifest.StartedAt = stamp(s.opt.Now())
-	finished, err := listParts(s.dir, s.opt.Identity.SpecDigest)
+	if _, err := s.take(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, specFile)); errors.Is(err, os.ErrNotExist) {
+		return s.writeSpec()
+	}
+	return nil
+}
+
+// take makes the whole parts of the specification the finished points; others counts
+// the parts that are not.
+func (s *Store) take() (others int, err error) {
+	finished, others, err := listParts(s.dir, s.opt.Identity.SpecDigest)
 	for _, f := range finished {
 		s.finished[f.Key] = f
 	}
-	return err
+	return others, err
 }
 
 // match refuses a directory of another specification or schema.
@@ -182,20 +228,55 @@ func (s *Store) match(m *Manifest) error {
 	return nil
 }
 
-// create makes the directory ours: the specification first, the manifest last.
+// create makes the directory ours: the specification first, the manifest last. Parts
+// that are there, of a directory that lost its manifest, are taken if they are ours.
 func (s *Store) create() error {
+	others, err := s.take()
+	if err != nil {
+		return err
+	}
+	if len(s.finished) == 0 {
+		if err := s.unclaimed(others); err != nil {
+			return err
+		}
+	}
 	now := stamp(s.opt.Now())
 	id := s.opt.Identity
 	s.manifest = Manifest{Name: id.Name, Version: id.Version, SchemaVersion: SchemaVersion,
 		SpecDigest: id.SpecDigest, CreatedAt: now, StartedAt: now}
-	err := writeDurably(s.fs, filepath.Join(s.dir, specFile), func(w io.Writer) error {
-		_, err := w.Write(s.opt.Spec)
-		return err
-	})
-	if err != nil {
+	if err := s.writeSpec(); err != nil {
 		return err
 	}
 	return s.writeManifest()
+}
+
+// unclaimed refuses to replace what another sweep left in a directory without manifest,
+// of which others is the number of its parts.
+func (s *Store) unclaimed(others int) error {
+	if others > 0 {
+		return fmt.Errorf("%s has no %s, and its %d finished points are of another specification (%w): choose another --out", s.dir, manifestFile, others, ErrOther)
+	}
+	raw, err := os.ReadFile(filepath.Join(s.dir, specFile))
+	taken := ""
+	if err == nil && !bytes.Equal(raw, s.opt.Spec) {
+		taken = specFile
+	}
+	for id := range tableCount {
+		if _, err := os.Stat(filepath.Join(s.dir, id.File())); err == nil {
+			taken = id.File()
+		}
+	}
+	if taken != "" {
+		return fmt.Errorf("%s holds %s of something else and no %s (%w): choose another --out", s.dir, taken, manifestFile, ErrOther)
+	}
+	return nil
+}
+
+func (s *Store) writeSpec() error {
+	return writeDurably(s.fs, filepath.Join(s.dir, specFile), func(w io.Writer) error {
+		_, err := w.Write(s.opt.Spec)
+		return err
+	})
 }
 
 // Finished lists the points that ended, by point id and seed.
@@ -292,24 +373,27 @@ func (s *Store) decodeRow(head *partHead) ([]Value, error) {
 	return cells, nil
 }
 
-// listParts reads every whole part of the specification; torn ones, unfinished ones
-// and those of another schema are passed over.
-func listParts(dir, digest string) ([]Finished, error) {
+// listParts reads every whole part of the specification; torn ones and unfinished ones
+// are passed over, those of another specification or schema counted.
+func listParts(dir, digest string) (out []Finished, others int, err error) {
 	entries, err := os.ReadDir(filepath.Join(dir, partsDir))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var out []Finished
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), partSuffix) {
 			continue
 		}
 		head, set, err := readHead(filepath.Join(dir, partsDir, e.Name()))
-		if errors.Is(err, errTorn) || err == nil && (head.SchemaVersion != SchemaVersion || head.SpecDigest != digest) {
+		if errors.Is(err, errTorn) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
+		}
+		if head.SchemaVersion != SchemaVersion || head.SpecDigest != digest {
+			others++
+			continue
 		}
 		f := Finished{Key: Key{Point: head.Point}, Status: head.Status, Reason: head.Reason, tables: set}
 		if head.Seed != nil {
@@ -317,7 +401,18 @@ func listParts(dir, digest string) ([]Finished, error) {
 		}
 		out = append(out, f)
 	}
-	return out, nil
+	return out, others, nil
+}
+
+// CountParts is the number of points that have a part, whole or not.
+func CountParts(dir string) (n int, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, partsDir))
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), partSuffix) {
+			n++
+		}
+	}
+	return n, err
 }
 
 // readHead reads and checks a whole part.
@@ -345,6 +440,9 @@ func Inspect(dir string) (*Manifest, []Finished, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	finished, err := listParts(dir, m.SpecDigest)
+	finished, _, err := listParts(dir, m.SpecDigest)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil // no parts, so nothing has finished
+	}
 	return m, finished, err
 }
