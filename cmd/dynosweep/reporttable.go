@@ -72,7 +72,11 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 		printText(w, "Caveat", c)
 	}
 	if best := a.BestPer(l); len(best) > 0 {
-		fmt.Fprintln(w, "\nBest per objective, within the SLA")
+		head := "\nBest per objective"
+		if l.SLA.Set() {
+			head += ", within the SLA"
+		}
+		fmt.Fprintln(w, head)
 		columns := []fitted{{left: true}, {left: true}, {left: true}}
 		for _, b := range best {
 			c := &a.Cases[b.Case]
@@ -163,18 +167,17 @@ func printBoard(w io.Writer, a *compare.Analysis) error {
 	printText(w, "Planner", b.Sentence)
 	columns := []fitted{{head: "SLA"}, {head: "GPU-h"}, {head: "vs fixed", spare: 1}, {head: "vs bound", spare: 2}, {head: "events", spare: 3}, {head: "reversals", spare: 5},
 		{head: "short s", spare: 6}, {head: "spare s", spare: 7}, {head: "reaction s", spare: 8}, {head: "misses starting", spare: 4}, {head: "point", left: true}}
-	shown := min(maxBoard, len(b.Rows))
-	for n := range shown {
-		r := &b.Rows[n]
+	shown := a.BoardShown(maxBoard)
+	for _, r := range shown {
 		c := &a.Cases[r.Case]
 		for k, text := range [...]string{c.Attainment.Plain(compare.Percent), compare.Number(r.GPUHours), change(a.VsFixed(r)), change(r.VsBound()),
 			compare.Number(round1(r.Events)), compare.Number(round1(r.Reversals)), compare.Number(math.Round(r.UnderS)), compare.Number(math.Round(r.OverS)),
-			compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID) + " " + c.Label} {
+			compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID) + " " + a.Sweep.LabelUnderLoad(c.Point)} {
 			columns[k].cells = append(columns[k].cells, text)
 		}
 	}
 	err := printFitted(w, widthOf(w), leastPlanner, columns)
-	if n := len(b.Rows) - shown; n > 0 {
+	if n := len(b.Rows) - len(shown); n > 0 {
 		fmt.Fprintf(w, "... and %d more\n", n)
 	}
 	return err

@@ -136,13 +136,10 @@ func (a *Analysis) loads() {
 	at := map[string]int{}
 	for i := range a.Cases {
 		c := &a.Cases[i]
-		var key, label []string
+		var key []string
 		for k := range a.s.Axes {
 			if x := &a.s.Axes[k]; x.load {
 				key = append(key, c.values[x.at])
-				if v := c.values[x.at]; v != "" {
-					label = append(label, x.Short()+" "+v)
-				}
 			}
 		}
 		name := strings.Join(key, "\x00")
@@ -154,7 +151,7 @@ func (a *Analysis) loads() {
 			if a.Rejudge {
 				sla = a.SLA
 			}
-			a.Loads = append(a.Loads, Load{Label: strings.Join(label, ", "), SLA: sla})
+			a.Loads = append(a.Loads, Load{Label: a.s.loadOf(c.Point), SLA: sla})
 		}
 		c.Load = k
 		a.Loads[k].Cases = append(a.Loads[k].Cases, i)

@@ -1,11 +1,13 @@
 package compare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strings"
 
 	"dynosweep/results"
 )
@@ -26,7 +28,7 @@ import (
 // the same load and engine without a Planner that meets the SLA for the fewest
 // GPU-hours.
 type Board struct {
-	Rows      []BoardRow
+	Rows      []BoardRow // load by load, the best first
 	Timelines []Timeline // of at most maxTimelines points
 	Sentence  string
 }
@@ -112,9 +114,11 @@ func (a *Analysis) board() (*Board, error) {
 			out.Rows = append(out.Rows, b.row(i, t))
 		}
 	}
-	slices.SortStableFunc(out.Rows, func(x, y BoardRow) int { return a.order(x.Case, y.Case) })
+	slices.SortStableFunc(out.Rows, func(x, y BoardRow) int {
+		return cmp.Or(a.Cases[x.Case].Load-a.Cases[y.Case].Load, a.order(x.Case, y.Case))
+	})
 	slices.SortStableFunc(out.Timelines, func(x, y Timeline) int { return slices.Index(chosen, x.Case) - slices.Index(chosen, y.Case) })
-	out.Sentence = a.boardSentence(out)
+	out.Sentence = a.boardSentences(out)
 	return out, nil
 }
 
@@ -338,34 +342,122 @@ func (b *boarder) fixed(c *Case) int {
 	return best
 }
 
-// boardSentence says what the best Planner is worth.
-func (a *Analysis) boardSentence(b *Board) string {
-	if len(b.Rows) == 0 {
-		return "No Planner tick was recorded."
+// BoardShown is at most n rows of the board, the best of every load in turn, load by
+// load.
+func (a *Analysis) BoardShown(n int) (out []*BoardRow) {
+	rows := a.Board.Rows
+	place := make([]int, len(rows)) // of a row in its load
+	for i := 1; i < len(rows); i++ {
+		if a.Cases[rows[i].Case].Load == a.Cases[rows[i-1].Case].Load {
+			place[i] = place[i-1] + 1
+		}
 	}
-	r := &b.Rows[0]
+	last, room := len(rows), 0 // the place of which only the first loads have room
+	if len(rows) > n {
+		sorted := slices.Sorted(slices.Values(place))
+		last = sorted[n]
+		room = n - slices.Index(sorted, last)
+	}
+	for i := range rows {
+		if place[i] == last {
+			room--
+		}
+		if place[i] < last || place[i] == last && room >= 0 {
+			out = append(out, &rows[i])
+		}
+	}
+	return out
+}
+
+// maxBoardLoads bounds the loads that the board's sentence tells of.
+const maxBoardLoads = 4
+
+// boardSentences says what the best Planner is worth under each load.
+func (a *Analysis) boardSentences(b *Board) string {
+	var out []string
+	told := 0
+	for k := range a.Loads {
+		l := &a.Loads[k]
+		var best *BoardRow
+		ticked, planners, meets := 0, 0, false
+		for i := range b.Rows {
+			if r := &b.Rows[i]; a.Cases[r.Case].Load == k {
+				ticked++
+				if best == nil {
+					best = r
+				}
+			}
+		}
+		for _, i := range l.Cases {
+			if c := &a.Cases[i]; c.Setup.Planner {
+				planners++
+				meets = meets || c.Meets
+			}
+		}
+		if planners == 0 {
+			continue
+		}
+		if told++; told > maxBoardLoads {
+			continue
+		}
+		text := "No Planner tick was recorded."
+		if best != nil {
+			text = a.boardSentence(l, best, meets)
+		}
+		if n := planners - ticked; n > 0 && best != nil {
+			text += fmt.Sprintf(" %s ended before the first tick.", Count(n, "other Planner point"))
+		}
+		if l.Label != "" {
+			text = l.Label + ": " + text
+		}
+		out = append(out, text)
+	}
+	if n := told - maxBoardLoads; n > 0 {
+		out = append(out, fmt.Sprintf("... and %s.", Count(n, "more load")))
+	}
+	return strings.Join(out, " ")
+}
+
+// boardSentence is about the best row of a load; meets: a Planner point of the load
+// meets the SLA, ticks or not.
+func (a *Analysis) boardSentence(l *Load, r *BoardRow, meets bool) string {
 	c := &a.Cases[r.Case]
 	s := fmt.Sprintf("The best Planner point, %s, ", c.Label)
 	switch {
 	case !c.Meets && c.Attainment.OK():
-		s = fmt.Sprintf("No Planner point meets the SLA; the nearest, %s, meets it for %s of requests with ", c.Label, c.Attainment.Plain(Percent))
+		none := "No Planner point meets the SLA"
+		if meets {
+			none = "No Planner point with a tick meets the SLA"
+		}
+		s = fmt.Sprintf("%s; the nearest, %s, meets it for %s of requests with ", none, c.Label, c.Attainment.Plain(Percent))
 	case c.Attainment.OK():
 		s += fmt.Sprintf("meets the SLA for %s of requests with ", c.Attainment.Plain(Percent))
 	default:
 		s += "uses "
 	}
 	s += fmt.Sprintf("%s GPU-hours", Number(r.GPUHours))
-	if v := a.VsFixed(r); !math.IsNaN(v) {
-		s += fmt.Sprintf(", %s against the best fixed count (%s)", Change(v), a.Cases[r.Fixed].Label)
-	} else {
-		s += "; no fixed count of the sweep meets the SLA to compare with"
-	}
 	if v := r.VsBound(); !math.IsNaN(v) {
 		s += fmt.Sprintf(", %s over the clairvoyant bound", Change(v))
 	}
-	s += fmt.Sprintf("; %s scaling events, %s reversals", Number(r.Events), Number(r.Reversals))
+	switch v := a.VsFixed(r); {
+	case !math.IsNaN(v):
+		s += fmt.Sprintf(", %s against the best fixed count (%s)", Change(v), a.Cases[r.Fixed].Label)
+	case l.SLA.Set():
+		s += "; no fixed count of the sweep meets the SLA to compare with"
+	default:
+		s += "; the sweep has no fixed count to compare with"
+	}
+	s += "; " + plural(r.Events, "scaling event") + ", " + plural(r.Reversals, "reversal")
 	if v := r.StartMisses; !math.IsNaN(v) {
 		s += fmt.Sprintf("; %s of the misses fall where workers were starting", Percent(v))
 	}
 	return s + "."
+}
+
+// plural is a mean count with its noun.
+func plural(n float64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return Number(n) + " " + noun
 }

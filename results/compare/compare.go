@@ -54,6 +54,7 @@ type Sweep struct {
 	Dir      string
 	Frame    *results.Frame
 	Manifest *results.Manifest
+	Behind   int     // finished points and seeds that the table does not have yet
 	Points   []Point // in the order of the file
 	Axes     []Axis  // that have at least two values, nulls included
 }
@@ -121,20 +122,52 @@ func (a *Axis) Short() string { return a.Name[strings.LastIndexByte(a.Name, '.')
 
 // Read reads a results directory.
 func Read(dir string) (*Sweep, error) {
+	if st, err := os.Stat(dir); err == nil && !st.IsDir() {
+		return nil, inputf("%s is no directory: give the results directory of a sweep", dir)
+	}
+	manifest, err := results.ReadManifest(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, mendable(err)
+	}
 	frame, err := results.ReadPoints(dir)
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist) && manifest != nil:
+		return nil, inputf("%s holds no %s yet: its sweep is running, or was killed; run it again, which keeps the finished points", dir, results.Points.File())
+	case errors.Is(err, os.ErrNotExist):
 		return nil, inputf("%s holds no %s: give the results directory of a sweep", dir, results.Points.File())
+	case err != nil:
+		return nil, mendable(err)
 	}
-	if err != nil {
+	s := &Sweep{Dir: dir, Frame: frame, Manifest: manifest, Name: filepath.Base(filepath.Clean(dir))}
+	if manifest != nil {
+		s.Name = manifest.Name
+	}
+	if err := s.join(); err != nil {
 		return nil, err
 	}
-	s := &Sweep{Dir: dir, Frame: frame, Name: filepath.Base(filepath.Clean(dir))}
-	if s.Manifest, err = results.ReadManifest(dir); err == nil {
-		s.Name = s.Manifest.Name
-	} else if !errors.Is(err, os.ErrNotExist) {
+	parts, err := results.CountParts(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	return s, s.join()
+	s.Behind = max(parts-s.ended(), 0)
+	return s, nil
+}
+
+// ended counts the rows that ran.
+func (s *Sweep) ended() (n int) {
+	for i := range s.Points {
+		n += len(s.Points[i].Rows) + s.Points[i].Failed
+	}
+	return n
+}
+
+// mendable puts an error about a file that is damaged, or not ours, into the class
+// ErrInput.
+func mendable(err error) error {
+	if errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrOther) {
+		return inputError{err}
+	}
+	return err
 }
 
 // OfFrame is the points of a table that is already read.
@@ -292,19 +325,46 @@ func cmpFloat(a, b float64) int {
 	return 0
 }
 
-// label gives every point a name that people can tell apart.
+// label gives every point a name that people can tell apart from others under the
+// same load.
 func (s *Sweep) label() {
 	seen := map[string]int{}
 	for i := range s.Points {
 		p := &s.Points[i]
 		p.Label = s.labelOf(p, false)
-		seen[p.Label]++
+		seen[s.LabelUnderLoad(p)]++
+	}
+	full := make([]bool, len(s.Points))
+	for i := range s.Points {
+		full[i] = seen[s.LabelUnderLoad(&s.Points[i])] > 1
 	}
 	for i := range s.Points {
-		if p := &s.Points[i]; seen[p.Label] > 1 {
-			p.Label = s.labelOf(p, true)
+		if full[i] {
+			s.Points[i].Label = s.labelOf(&s.Points[i], true)
 		}
 	}
+}
+
+// LabelUnderLoad is the point's label with the load it ran under, where there are
+// several.
+func (s *Sweep) LabelUnderLoad(p *Point) string {
+	text := p.Label
+	if load := s.loadOf(p); load != "" {
+		text += ", " + load
+	}
+	return text
+}
+
+// loadOf spells the traffic and SLA of a point, as far as they vary; "" if they do
+// not.
+func (s *Sweep) loadOf(p *Point) string {
+	var parts []string
+	for i := range s.Axes {
+		if x := &s.Axes[i]; x.load && p.values[x.at] != "" {
+			parts = append(parts, x.Short()+" "+p.values[x.at])
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // labelOf spells the point's values: the topology as xN or xPyD, words bare, numbers

@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -277,6 +279,89 @@ func TestPlannerBoard(t *testing.T) {
 	near(t, "bound", r.Bound, (2800*2+800*6)*340.0/360/3600)
 	if tl := &b.Timelines[0]; len(tl.AtS) != 360 || tl.Demand[121] != 6 || tl.Ready[1][124] != 2 || tl.Starting[1][124] != 4 || tl.TTFTHigh[121] != 5000 {
 		t.Errorf("timeline %+v", tl)
+	}
+}
+
+// Points under different loads do not compete, on the board as elsewhere, and their
+// names need not tell the loads apart.
+func TestBoardAndLabelsUnderSeveralLoads(t *testing.T) {
+	a := analyse(t, resultstest.Grid(t, resultstest.Options{Points: 12, Planner: true, Loads: 3}), Options{})
+	last := 0
+	for _, r := range a.Board.Rows {
+		c := &a.Cases[r.Case]
+		if c.Load < last {
+			t.Fatalf("%s of load %d comes after load %d", c.Label, c.Load, last)
+		}
+		last = c.Load
+		if strings.Contains(c.Label, "block_size") || strings.Contains(c.Label, "speedup") {
+			t.Errorf("label %q tells what is the same for every point, or the load", c.Label)
+		}
+		if want := c.Label + ", " + a.Loads[c.Load].Label; a.Sweep.LabelUnderLoad(c.Point) != want {
+			t.Errorf("%q, want %q", a.Sweep.LabelUnderLoad(c.Point), want)
+		}
+	}
+	if len(a.Board.Rows) != 6 || last != 2 {
+		t.Fatalf("%d rows, last load %d", len(a.Board.Rows), last)
+	}
+	for k := range a.Loads {
+		if !strings.Contains(a.Board.Sentence, a.Loads[k].Label+": ") {
+			t.Errorf("load %s is not told of: %s", a.Loads[k].Label, a.Board.Sentence)
+		}
+	}
+	for n, want := range map[int][]int{2: {0, 1}, 4: {0, 0, 1, 2}, 5: {0, 0, 1, 1, 2}, 99: {0, 0, 1, 1, 2, 2}} {
+		var loads []int
+		for _, r := range a.BoardShown(n) {
+			loads = append(loads, a.Cases[r.Case].Load)
+		}
+		if !slices.Equal(loads, want) {
+			t.Errorf("%d rows are of loads %v, want %v", n, loads, want)
+		}
+	}
+}
+
+func TestUnfinishedSweepSaysSo(t *testing.T) {
+	dir := resultstest.Grid(t, resultstest.Options{Points: 4, Planner: true})
+	caveats := func() string {
+		s, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.Analyse(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(a.Caveats, "\n")
+	}
+	if c := caveats(); strings.Contains(c, "run it again") {
+		t.Errorf("a finished sweep: %s", c)
+	}
+	name := filepath.Join(dir, "manifest.json")
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(name, bytes.Replace(raw, []byte(`"open": 0`), []byte(`"open": 3`), 1), 0o644)
+	if c := caveats(); !strings.Contains(c, "The sweep is not finished: 3 rows without a result") {
+		t.Errorf("three rows are open: %s", c)
+	}
+	for i := range 6 { // more parts than rows
+		os.WriteFile(filepath.Join(dir, "parts", fmt.Sprint(i)+".part"), nil, 0o644)
+	}
+	if c := caveats(); !strings.Contains(c, "points with a result and no row in the table yet") {
+		t.Errorf("parts without rows: %s", c)
+	}
+	os.WriteFile(name, []byte("{"), 0o644)
+	if _, err := Read(dir); !errors.Is(err, ErrInput) {
+		t.Errorf("damaged manifest: %v", err)
+	}
+	os.WriteFile(name, raw, 0o644)
+	os.WriteFile(filepath.Join(dir, "points.parquet"), []byte("PAR1"), 0o644)
+	if _, err := Read(dir); !errors.Is(err, ErrInput) {
+		t.Errorf("damaged table: %v", err)
+	}
+	os.Remove(filepath.Join(dir, "points.parquet"))
+	if _, err := Read(dir); !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "yet") {
+		t.Errorf("no table yet: %v", err)
 	}
 }
 

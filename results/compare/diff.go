@@ -58,7 +58,7 @@ func ReadSet(path string) (*Set, error) {
 	case strings.HasSuffix(path, ".parquet"):
 		f, err := results.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return nil, mendable(err)
 		}
 		s, err := OfFrame(filepath.Base(path), f)
 		return &Set{Name: filepath.Base(path), sweep: s}, err
@@ -215,13 +215,7 @@ func (s *Set) points() (out []side) {
 				key += name + "=" + p.values[k] + "\x00"
 			}
 		}
-		label := p.Label
-		for k := range s.sweep.Axes {
-			if x := &s.sweep.Axes[k]; x.load && p.values[x.at] != "" {
-				label += ", " + x.Short() + " " + p.values[x.at]
-			}
-		}
-		out = append(out, side{p.ID, key, label, func(column string) Sample { return s.sweep.Values(p, column) }})
+		out = append(out, side{p.ID, key, s.sweep.LabelUnderLoad(p), func(column string) Sample { return s.sweep.Values(p, column) }})
 	}
 	return out
 }

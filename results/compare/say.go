@@ -24,7 +24,7 @@ func (a *Analysis) say(l *Load) {
 	parts = append(parts, fmt.Sprintf("TTFT p95 %s, ITL p95 %s, %s tok/s/GPU", w.TTFTMs.Plain(Millis), w.ITLMs.Plain(Millis), w.TokensPerGPU.Plain(Number)))
 	v.Sentence = strings.Join(parts, "; ") + "."
 	v.Money = a.money(w)
-	v.Second = a.second(v)
+	v.Second = a.second(l)
 	if a.Baseline != nil {
 		v.Today = a.today(l)
 	}
@@ -69,7 +69,8 @@ func (a *Analysis) money(c *Case) string {
 }
 
 // second compares the next best with the winner.
-func (a *Analysis) second(v *Verdict) string {
+func (a *Analysis) second(l *Load) string {
+	v := &l.Verdict
 	if v.Next == nil {
 		return ""
 	}
@@ -88,7 +89,11 @@ func (a *Analysis) second(v *Verdict) string {
 	if v.NextBy.Method == SingleRun && !math.IsNaN(rel) {
 		how += " (single run)"
 	}
-	return fmt.Sprintf("The next best that meets the SLA, %s on %s, %s.", v.Next.Label, v.Next.hardware(), how)
+	which := "The next best"
+	if l.SLA.Set() {
+		which += " that meets the SLA"
+	}
+	return fmt.Sprintf("%s, %s on %s, %s.", which, v.Next.Label, v.Next.hardware(), how)
 }
 
 // others says why the points that are not the choice lost, "" if there is none.
@@ -246,6 +251,11 @@ func (a *Analysis) common() (out []string) {
 	}
 	if a.Failed > 0 {
 		out = append(out, fmt.Sprintf("%s failed and could not be judged.", Count(a.Failed, "point")))
+	}
+	if n := a.s.Behind; n > 0 {
+		out = append(out, fmt.Sprintf("%s with a result and no row in the table yet: the sweep is running, or was killed; run it again.", Count(n, "point")))
+	} else if m := a.s.Manifest; m != nil && m.Open > 0 {
+		out = append(out, fmt.Sprintf("The sweep is not finished: %s without a result; run it again to continue.", Count(m.Open, "row")))
 	}
 	if a.Rejudge {
 		was := map[SLA]bool{}

@@ -475,7 +475,7 @@ func (v *view) timelines() (out []timeline) {
 	for i := range v.Analysis.Board.Timelines {
 		t := &v.Analysis.Board.Timelines[i]
 		c := &v.Cases[t.Case]
-		d := timeline{ID: c.ID, Label: c.Label, SLA: num(v.Analysis.Loads[c.Load].SLA.TTFTMs), Of: map[string][]num{}}
+		d := timeline{ID: c.ID, Label: v.Sweep.LabelUnderLoad(c.Point), SLA: num(v.Analysis.Loads[c.Load].SLA.TTFTMs), Of: map[string][]num{}}
 		for name, vs := range map[string][]float64{"at": t.AtS, "demand": t.Demand, "queued": t.Queued, "ttft": t.TTFTMs, "ttftHigh": t.TTFTHigh, "itl": t.ITLMs,
 			"readyPrefill": t.Ready[0], "readyDecode": t.Ready[1], "startingPrefill": t.Starting[0], "startingDecode": t.Starting[1]} {
 			for _, x := range vs {

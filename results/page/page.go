@@ -160,6 +160,7 @@ type boardRow struct {
 	*compare.BoardRow
 	*compare.Case
 	VsFixed, VsBound float64
+	Named            string // with its load
 	FixedLabel       string
 }
 
@@ -311,13 +312,11 @@ func (v *view) board() {
 		return
 	}
 	v.Board = &boardView{Board: b}
-	for i := range b.Rows {
-		if i == maxStaticBoard {
-			v.Board.More = len(b.Rows) - i
-			break
-		}
-		r := &b.Rows[i]
-		row := boardRow{BoardRow: r, Case: &v.Cases[r.Case], VsFixed: v.VsFixed(r), VsBound: r.VsBound()}
+	shown := v.Analysis.BoardShown(maxStaticBoard)
+	v.Board.More = len(b.Rows) - len(shown)
+	for _, r := range shown {
+		c := &v.Cases[r.Case]
+		row := boardRow{BoardRow: r, Case: c, Named: v.Sweep.LabelUnderLoad(c.Point), VsFixed: v.VsFixed(r), VsBound: r.VsBound()}
 		if r.Fixed >= 0 {
 			row.FixedLabel = v.Cases[r.Fixed].Label
 		}
