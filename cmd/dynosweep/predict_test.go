@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"dynosweep/sim/workload"
 )
 
 // twins are configurations as an AISimulate file and as replay flags. TRACE stands
@@ -181,6 +183,57 @@ func TestPredictRefusesAtTheKey(t *testing.T) {
 		_, talk, code := runProgram("predict", "-c", file, "--output-dir", t.TempDir(), "--set", c[0])
 		if code != 2 || !strings.Contains(talk, c[1]) {
 			t.Errorf("%s: exit %d, %s\nwant %s", c[0], code, talk, c[1])
+		}
+	}
+}
+
+// On the engine stack a synthetic session is what a mooncake-delta trace of the same
+// rows is (spec workload 3.9).
+func TestSyntheticSessionsGrowOnTheEngineStack(t *testing.T) {
+	dir := t.TempDir()
+	file, trace := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "delta.jsonl")
+	text := `
+engine:
+  model: m
+  hardware: h
+  workers: {aggregated: {parallelism: {replicas: 2}, kv_cache: {capacity: {type: fixed, blocks: 300}}, timing: {type: polynomial}}}
+traffic:
+  source: {type: synthetic-session, new_input_tokens_per_turn: 500, output_tokens_per_turn: 40, session: {shared_prefix_ratio: 0.5, prefix_groups: 3, inter_turn_delay_ms: 20}}
+  load: {type: constant_rate, sessions_per_second: 8}
+  stop: {sessions: 25}
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	load := workload.DefaultSynthetic()
+	load.InputTokens, load.OutputTokens, load.Requests, load.TurnsPerSession = 500, 40, 25, 4
+	load.SharedPrefixRatio, load.PrefixGroups, load.InterTurnDelayMs = 0.5, 3, 20
+	load.Control, load.IntervalMs, load.Cumulative, load.GroupSeed = workload.Fixed, 125, true, 0
+	var rows bytes.Buffer
+	if err := load.WriteTrace(&rows, 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(trace, rows.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, talk, code := runProgram("predict", "-c", file, "--output-dir", filepath.Join(dir, "out")); code != 0 {
+		t.Fatalf("predict: exit %d: %s", code, talk)
+	}
+	report := filepath.Join(dir, "report.json")
+	if _, talk, code := runProgram("replay", trace, "--trace-format", "mooncake-delta", "--trace-block-size", "64", "--num-workers", "2",
+		"--extra-engine-args", `{"num_gpu_blocks":300}`, "--report-json", report); code != 0 {
+		t.Fatalf("replay: exit %d: %s", code, talk)
+	}
+	var byFile struct{ Summary map[string]any }
+	var byTrace map[string]any
+	readJSON(t, filepath.Join(dir, "out", "prediction.json"), &byFile)
+	readJSON(t, report, &byTrace)
+	if got := byFile.Summary["total_input_tokens"]; got != 25.0*(500+1040+1580+2120) {
+		t.Errorf("%v input tokens", got)
+	}
+	for key, v := range byFile.Summary {
+		if key != "wall_time_ms" && !strings.HasPrefix(key, "processed_") && v != byTrace[key] {
+			t.Errorf("%s: %v, as a trace %v", key, v, byTrace[key])
 		}
 	}
 }

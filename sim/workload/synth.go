@@ -2,8 +2,8 @@ package workload
 
 import "io"
 
-// WriteTrace writes the load as a mooncake trace with blocks of blockSize tokens
-// that replays to the figures of the load itself: the speed-up is in the times, and
+// WriteTrace writes the load as a mooncake trace (of cumulative turns: a
+// mooncake-delta trace) with blocks of blockSize tokens that replays to the figures of the load itself: the speed-up is in the times, and
 // a closed loop is to be replayed with the same concurrency. It streams.
 func (s Synthetic) WriteTrace(w io.Writer, blockSize int) error {
 	if _, err := s.NewSource(blockSize); err != nil {

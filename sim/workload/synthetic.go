@@ -55,6 +55,10 @@ type Synthetic struct {
 	PrefixGroups      int
 	GroupSeed         uint64  // of the draw of a session's group
 	Speedup           float64 // open loop: divides arrivals and delays
+
+	// Cumulative makes every prompt the whole session so far, with what its turns
+	// emitted; InputTokens is what a turn adds. Otherwise turns stand alone.
+	Cumulative bool // spec workload 3.9
 }
 
 // DefaultSynthetic returns the defaults; sizes and load control are left open.
@@ -110,6 +114,9 @@ func (s *Synthetic) Validate() error {
 	check(s.Requests <= maxRequests/max(s.TurnsPerSession, 1),
 		"request_count times turns_per_session must be at most %d", int64(maxRequests))
 	check(s.PrefixGroups <= math.MaxInt32, "num_prefix_groups must be at most %d", math.MaxInt32)
+	if each := s.InputTokens + s.OutputTokens; s.Cumulative && each > 0 {
+		check(s.TurnsPerSession <= maxTokens/each, "turns_per_session %d of %d tokens each make a session of more than %d tokens", s.TurnsPerSession, each, maxTokens)
+	}
 	return errors.Join(faults...)
 }
 
@@ -126,7 +133,11 @@ func (s Synthetic) NewSource(blockSize int) (Source, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if err := fitsPrivate(int64(s.InputTokens)+int64(s.OutputTokens), blockSize); err != nil {
+	longest := int64(s.InputTokens) + int64(s.OutputTokens)
+	if s.Cumulative {
+		longest *= int64(s.TurnsPerSession)
+	}
+	if err := fitsPrivate(longest, blockSize); err != nil {
 		return nil, err
 	}
 	if int64(s.PrefixGroups)*int64((s.InputTokens+blockSize-1)/blockSize) > math.MaxUint32 {
@@ -148,6 +159,9 @@ func (s Synthetic) feed(blockSize int) *syntheticFeed {
 	f := &syntheticFeed{spec: s, arrivals: newSchedule(&s), named: !s.Simple()}
 	if s.Control == Closed {
 		f.spec.Speedup = 1
+	}
+	if s.Cumulative {
+		f.grown = make(map[int64]grownSession)
 	}
 	if s.PrefixGroups > 0 && s.SharedPrefixRatio > 0 {
 		n := (s.InputTokens + blockSize - 1) / blockSize
@@ -181,6 +195,15 @@ type syntheticFeed struct {
 	shared      int                // leading blocks that a group shares
 	groupBlocks int                // those of them that are full
 	nodes       map[int32][]uint32 // [group] -> [block], made at first use
+
+	grown map[int64]grownSession // cumulative only: by session, while turns are left
+}
+
+// grownSession is a session whose prompts grow: one token list, of which the first
+// turn's group prefix is shared and the rest private.
+type grownSession struct {
+	tokens int32 // prompts and outputs so far
+	owner  int64 // of the private blocks
 }
 
 func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
@@ -215,7 +238,17 @@ func (f *syntheticFeed) fill(r *Request, ref sessionRef, turn int32) {
 	r.Ordinal = ref.index*int64(f.spec.TurnsPerSession) + int64(turn)
 	r.PromptTokens = int32(f.spec.InputTokens)
 	r.OutputTokens = int32(f.spec.OutputTokens)
-	r.Prompt = kv.Prompt{Ratio: 1, Base: kv.PrivateBase(r.Ordinal)}
+	owner := r.Ordinal
+	if f.grown != nil {
+		s, ok := f.grown[ref.index]
+		if !ok {
+			s.owner = owner
+		}
+		s.tokens += r.PromptTokens
+		f.grown[ref.index] = s
+		r.PromptTokens, owner = s.tokens, s.owner
+	}
+	r.Prompt = kv.Prompt{Ratio: 1, Base: kv.PrivateBase(owner)}
 	if ref.tag >= 0 && f.groupBlocks > 0 {
 		r.Prompt.Nodes = f.group(ref.tag)
 		r.Prompt.Shared = int32(f.groupBlocks)
@@ -242,4 +275,23 @@ func (f *syntheticFeed) group(g int32) []uint32 {
 	return nodes
 }
 
-func (f *syntheticFeed) ended(sessionRef, int32, int32, Outcome) {}
+// ended appends what a turn emitted to its session; nothing of a rejected turn, whose
+// generated blocks must not be found again: the session goes on under another owner.
+func (f *syntheticFeed) ended(ref sessionRef, turn, emitted int32, how Outcome) {
+	if f.grown == nil {
+		return
+	}
+	next := turn + 1
+	if how == Failed || next == f.turns(ref) {
+		delete(f.grown, ref.index)
+		return
+	}
+	s := f.grown[ref.index]
+	switch {
+	case how != Rejected:
+		s.tokens += emitted
+	case emitted > 0:
+		s.owner = ref.index*int64(f.spec.TurnsPerSession) + int64(next)
+	}
+	f.grown[ref.index] = s
+}

@@ -165,6 +165,53 @@ func TestTurnsShareOnlyTheGroupPrefix(t *testing.T) { // W5, and none without gr
 	}
 }
 
+// Sessions whose prompts grow are those of the mooncake-delta trace that the load
+// writes: the same times, lengths, and blocks in common.
+func TestCumulativeTurnsAreADeltaTrace(t *testing.T) {
+	s := synthetic(func(s *Synthetic) {
+		s.InputTokens, s.OutputTokens, s.Requests, s.Concurrency = 200, 30, 40, 7
+		s.TurnsPerSession, s.InterTurnDelayMs, s.SharedPrefixRatio, s.PrefixGroups = 4, 12.5, .7, 3
+		s.Cumulative, s.GroupSeed = true, 0
+	})
+	var text strings.Builder
+	if err := s.WriteTrace(&text, 64); err != nil {
+		t.Fatal(err)
+	}
+	own, err := s.NewSource(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := source(t, load(t, text.String(), LoadOptions{Format: MooncakeDelta, BlockSize: 64}), closed(64, 7))
+	service := func(r *done) float64 { return 10 + float64(r.Ordinal%7) }
+	some := func(r *done) Outcome {
+		if r.Turn == 1 && r.Ordinal%3 == 0 {
+			return Rejected
+		}
+		return Completed
+	}
+	a, b := clusterWith(t, own, 64, service, some), clusterWith(t, trace, 64, service, some)
+	if len(a) != 160 || len(b) != len(a) {
+		t.Fatalf("%d and %d requests", len(a), len(b))
+	}
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.ArrivalMs != y.ArrivalMs || x.PromptTokens != y.PromptTokens || x.OutputTokens != y.OutputTokens || x.Names != y.Names {
+			t.Fatalf("request %d: %+v and %+v", i, x, y)
+		}
+		for j := range i {
+			if m, n := sharedBlocks(*x, a[j]), sharedBlocks(*y, b[j]); m != n {
+				t.Fatalf("requests %d and %d share %d blocks, in the trace %d", j, i, m, n)
+			}
+		}
+	}
+	if got := []int32{a[0].PromptTokens, a[1].PromptTokens, a[2].PromptTokens, a[3].PromptTokens}; !slices.Equal(got, []int32{200, 430, 660, 890}) {
+		t.Errorf("prompts of %v tokens", got)
+	}
+	if shared := sharedBlocks(a[1], a[2]); shared != 430/64 || a[1].Prompt.Block(430/64) != a[2].blocks[430/64] {
+		t.Errorf("a turn shares %d blocks with the next one", shared)
+	}
+}
+
 func TestMillionRequestsInFlatMemory(t *testing.T) {
 	src := newSynthetic(t, 64, func(s *Synthetic) {
 		s.Requests, s.Control, s.RatePerS, s.SharedPrefixRatio, s.PrefixGroups = 1e6, Poisson, 100, .5, 10
@@ -205,6 +252,8 @@ func TestSyntheticRefusals(t *testing.T) {
 		{func(s *Synthetic) { s.Control, s.Speedup, s.TurnsPerSession = Fixed, nan, 2 }, "ratio must be a finite positive number, got NaN"},
 		{func(s *Synthetic) { s.Requests, s.TurnsPerSession = 1<<35, 1<<35 }, "request_count times turns_per_session must be at most 68719476736"},
 		{func(s *Synthetic) { s.InputTokens = 1 << 40 }, "input_tokens must be at most 2147483647"},
+		{func(s *Synthetic) { s.Cumulative, s.TurnsPerSession = true, 1<<26 },
+			"turns_per_session 67108864 of 66 tokens each make a session of more than 2147483647 tokens"},
 	} {
 		s := synthetic(row.edit)
 		_, err := s.NewSource(64)

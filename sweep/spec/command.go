@@ -94,6 +94,9 @@ func (c *commander) refuse(what string) {
 func (c *commander) workload() {
 	w := c.doc.at("workload")
 	if w.text("type") == "synthetic" {
+		if w["cumulative_turns"] != nil {
+			c.refuse("turns that grow, those of a synthetic-session on the engine stack")
+		}
 		c.flags(w, [3]string{"input_tokens", "input-tokens"}, [3]string{"output_tokens", "output-tokens"}, [3]string{"requests", "request-count"},
 			[3]string{"turns_per_session", "turns-per-session", "1"}, [3]string{"inter_turn_delay_ms", "inter-turn-delay-ms", "0"},
 			[3]string{"shared_prefix_ratio", "shared-prefix-ratio", "0"}, [3]string{"num_prefix_groups", "num-prefix-groups", "0"},

@@ -185,8 +185,9 @@ func (p *predictor) synthetic(m mapping) *Workload {
 	return p.generated(m, &w, "requests")
 }
 
-// sessions reads synthetic-session. Turns are made as replay makes them
-// (spec workload 1.3), which is the reference's route with the dynamo stack.
+// sessions reads synthetic-session. With the engine stack a prompt is the whole
+// session so far and groups are drawn from seed 0 (spec workload 3.9); with the
+// dynamo stack turns are made as replay makes them (1.3).
 func (p *predictor) sessions(m mapping) *Workload {
 	s := m.sub("source", "a mapping", []string{"type", "new_input_tokens_per_turn", "output_tokens_per_turn", "session"})
 	if s.get("session") == nil {
@@ -195,6 +196,9 @@ func (p *predictor) sessions(m mapping) *Workload {
 	}
 	k := s.sub("session", "a mapping", []string{"turns", "shared_prefix_ratio", "prefix_groups", "inter_turn_delay_ms"})
 	w := workload.DefaultSynthetic()
+	if p.stack != "dynamo" {
+		w.Cumulative, w.GroupSeed = true, 0
+	}
 	w.InputTokens, w.OutputTokens = s.countOf("new_input_tokens_per_turn", defaultInput), s.countOf("output_tokens_per_turn", defaultOutput)
 	w.TurnsPerSession = k.uint("turns", 64, notNull).int(defaultTurns)
 	k.rule(w.TurnsPerSession >= 2, "turns", "turns must be at least 2")

@@ -118,11 +118,12 @@ func TestPredictDefaultTrafficAndRelativeStop(t *testing.T) {
 
 func TestPredictSessions(t *testing.T) {
 	head, _, _ := strings.Cut(minimal(t), "traffic:")
-	run := mustPredict(t, head+`traffic:
+	text := head + `traffic:
   source: {type: synthetic-session, new_input_tokens_per_turn: 100, session: {turns: 3, shared_prefix_ratio: 0.5, prefix_groups: 2, inter_turn_delay_ms: 5}}
   load: {type: poisson, sessions_per_second: 4}
   stop: {sessions: 6}
-`, "engine")
+`
+	run := mustPredict(t, text, "dynamo")
 	s, _ := run.Synthetic()
 	want := workload.DefaultSynthetic()
 	want.InputTokens, want.OutputTokens, want.Requests, want.TurnsPerSession = 100, 128, 6, 3
@@ -130,6 +131,17 @@ func TestPredictSessions(t *testing.T) {
 	want.Control, want.RatePerS = workload.Poisson, 4
 	if s != want {
 		t.Errorf("got %+v, want %+v", s, want)
+	}
+	alone := mustPredict(t, text, "engine")
+	want.Cumulative, want.GroupSeed = true, 0
+	if s, _ := alone.Synthetic(); s != want {
+		t.Errorf("engine stack: got %+v, want %+v", s, want)
+	}
+	if alone.ID() == run.ID() {
+		t.Error("turns that grow and turns that do not are one point")
+	}
+	if args, err := ReplayArgs(alone.ResolvedJSON(), nil); err == nil || !strings.Contains(err.Error(), "turns that grow") {
+		t.Errorf("as flags of replay: %v, %v", args, err)
 	}
 }
 

@@ -37,7 +37,7 @@ func AISimulateReference() []KeyTable {
 
 func trafficReference() []Key {
 	return []Key{
-		{"traffic.source.type", "string", "required", "`synthetic`, `synthetic-session` or `trace`."},
+		{"traffic.source.type", "string", "required", "`synthetic`, `synthetic-session` or `trace`. Turns of a session grow, each prompt is the session so far, and groups are drawn from seed 0; with `--stack dynamo` turns stand alone, as those of `replay`."},
 		{"traffic.source.input_tokens", "integer", strconv.Itoa(defaultInput), "synthetic: > 0."},
 		{"traffic.source.output_tokens", "integer", strconv.Itoa(defaultOutput), "synthetic: > 0."},
 		{"traffic.source.new_input_tokens_per_turn", "integer", strconv.Itoa(defaultInput), "synthetic-session: > 0."},

@@ -157,6 +157,9 @@ func (w *Workload) resolved(paths bool) map[string]any {
 		if s.Control != workload.Closed {
 			m["arrival_speedup"] = s.Speedup
 		}
+		if s.Cumulative {
+			m["cumulative_turns"], m["group_seed"] = true, s.GroupSeed
+		}
 		return m
 	}
 	t := w.Trace
