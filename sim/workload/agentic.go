@@ -52,6 +52,7 @@ type agenticRow struct {
 	play, model string
 	ordinal     int
 	notBeforeMs float64
+	apiMs       float64 // checked, nothing more
 	deps        []dependency
 	// Headerless rows only.
 	waitFor    []string
@@ -219,7 +220,7 @@ func (r *agenticRow) agenticValue(s *scanner, f field) {
 	case hasNotBefore:
 		r.notBeforeMs = s.float()
 	case hasAPITime:
-		s.float()
+		r.apiMs = s.float()
 	case hasDependencies:
 		for s.array(); s.element(); {
 			r.deps = append(r.deps, readDependency(s))
@@ -303,6 +304,9 @@ func (r *agenticRow) check(at spot, n, blockSize int, seen map[string]bool) erro
 	}
 	if r.notBeforeMs < 0 {
 		return at.fail(nil, "trace line %d has invalid not_before_ms %s", n, number(r.notBeforeMs))
+	}
+	if r.apiMs < 0 {
+		return at.fail(nil, "trace line %d has invalid recorded_api_time_ms %s", n, number(r.apiMs))
 	}
 	for _, d := range r.deps {
 		if d.delayMs < 0 {

@@ -105,6 +105,7 @@ func TestBadInputs(t *testing.T) {
 		{AgenticMooncake, header64 + row("[1]", "[]"), 2, "trace line 2 has empty hash_ids"},
 		{AgenticMooncake, header64 + row("64", "0"), 2, "trace line 2 has zero input_length"},
 		{AgenticMooncake, header64 + row("_ms\":0", "_ms\":-1"), 2, "trace line 2 has invalid not_before_ms -1"},
+		{AgenticMooncake, header64 + row("{", `{"recorded_api_time_ms":-1,`), 2, "trace line 2 has invalid recorded_api_time_ms -1"},
 		{AgenticMooncake, header64 + a + b(deps(dep("a", "completion", -1, "join"))), 3, "trace line 3 has invalid dependency delay -1"},
 		{AgenticMooncake, header64 + a + b(deps(dep("a", "dispatch", 1, "sequence"))), 3, "trace line 3 has invalid Sequence dependency with Dispatch trigger"},
 		{AgenticMooncake, header64 + node("a", "p", 0, deps(dep("z", "completion", 1, "join"))), 2, "request a references unknown request_id z"},
@@ -131,6 +132,7 @@ func TestBadInputs(t *testing.T) {
 		{Dynamo, dyn("", "") + dyn("", ""), 2, `duplicate request_id "a"`},
 		{Dynamo, dyn(`"a"`, `" "`), 1, "request_id must be nonempty"},
 		{Dynamo, dyn(`"request":`, `"requests":`), 1, "request_end is missing request metrics"},
+		{Dynamo, strings.Replace(dyn("", ""), "}}}", `}},"request":null}`, 1), 1, "request_end is missing request metrics"},
 		{Dynamo, dyn(`"output_tokens":2,`, ""), 1, "missing output_tokens"},
 		{Dynamo, "", 0, "Dynamo trace contains no request_end records"},
 		{Dynamo, dyn("request_end", "x"), 1, "failed to parse PATH:1"},
@@ -162,6 +164,12 @@ func TestBadInputs(t *testing.T) {
 		{Weka, weka(`"t":0`, `"t":-1`), 1, "Weka trace trace.jsonl#000000 has invalid request timestamp"},
 		{Weka, weka("", "") + "\n" + weka(":64", ":32"), 2, "Weka corpus mixes block sizes: trace.jsonl#000001 has 32, expected 64"},
 		{Weka, weka("", "") + "\n{", 2, "parsing Weka source PATH object 2"},
+		{Weka, weka(`"in":64`, `"in":64,"in":64`), 1, "parsing Weka source PATH object 1"},
+		{Weka, weka(`"type":"n"`, `"type":"n","type":"n"`), 1, "parsing Weka source PATH object 1"},
+		{Weka, weka(`"in":64`, `"in":64,"hash_ids":[1]`), 1, "parsing Weka source PATH object 1"},
+		{Weka, weka(`"in":64`, `"in":64,"ttft":"x"`), 1, "parsing Weka source PATH object 1"},
+		{Weka, weka(`"id":"t"`, `"id":"t","tool_tokens":-1`), 1, "parsing Weka source PATH object 1"},
+		{Weka, weka(`]}`, `]},{"type":"subagent","t":1,"agent_id":"g","agent_id":"g","subagent_type":"x","status":"completed","requests":[]}`), 1, "parsing Weka source PATH object 1"},
 	}
 	for _, c := range tests {
 		path := write(t, "trace.jsonl", c.text)

@@ -180,8 +180,7 @@ func (h *dynamoHead) readHead(s *scanner, seen *field) bool {
 		h.timeMs = s.uint(math.MaxUint64)
 		*seen |= 4
 	case "agent_context":
-		if !s.null() {
-			h.agent = true
+		if h.agent = !s.null(); h.agent {
 			h.readContext(s)
 		}
 	default:
@@ -233,8 +232,7 @@ func (d *dynamoTrace) readRequest(s *scanner, l *lines, record []byte) error {
 		switch {
 		case h.readHead(s, &seen):
 		case string(s.key) == "request":
-			if !s.null() {
-				present = true
+			if present = !s.null(); present {
 				d.ids = d.ids[:r.from]
 				m = dynamoMetrics{}
 				m.read(s, &r, &d.ids)
@@ -393,8 +391,7 @@ func (d *dynamoTrace) readTool(s *scanner, l *lines, record []byte) error {
 		switch {
 		case h.readHead(s, &seen):
 		case string(s.key) == "tool":
-			if !s.null() {
-				present = true
+			if present = !s.null(); present {
 				times = tool.read(s)
 			}
 		default:

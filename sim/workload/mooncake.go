@@ -188,11 +188,18 @@ func (r *row) extra(keepOutput bool) turnExtra {
 type builder struct {
 	t         *Trace
 	chain     *interner
-	extraOf   map[string]int32 // extras without output tokens, by value
+	extraOf   map[extraKey]int32
 	sessionOf []int32          // [turn in file order]
 	lineOf    []int32          // [turn in file order]
 	lastMs    []float64        // [session], timestamp seen last; NaN: none
 	byName    map[string]int32 // named sessions
+}
+
+// extraKey tells extras without output tokens apart.
+type extraKey struct {
+	priority       int32
+	strictPriority uint32
+	policyClass    string
 }
 
 // newBuilder returns a builder with room for about so many hash ids before it grows.
@@ -225,12 +232,12 @@ func (b *builder) intern(x turnExtra) int32 {
 		if x.priority == 0 && x.strictPriority == 0 && x.policyClass == "" {
 			return 0
 		}
-		key := fmt.Sprint(x.priority, x.strictPriority, x.policyClass)
+		key := extraKey{x.priority, x.strictPriority, x.policyClass}
 		if i, ok := b.extraOf[key]; ok {
 			return i
 		}
 		if b.extraOf == nil {
-			b.extraOf = make(map[string]int32)
+			b.extraOf = make(map[extraKey]int32)
 		}
 		b.extraOf[key] = int32(len(b.t.extras))
 	}

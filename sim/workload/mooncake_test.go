@@ -219,6 +219,12 @@ func TestRowsCarryRouterFields(t *testing.T) {
 	if r := all[1]; r.Priority != 0 || r.PolicyClass != "" {
 		t.Errorf("%+v", r.Request)
 	}
+	// Numbers that look alike when written one after the other.
+	tr = load(t, `{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1],"priority":1,"strict_priority":13}
+{"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[1],"priority":1,"strict_priority":1,"policy_class":"3"}`, mooncake(512))
+	if all = cluster(t, source(t, tr, open(64)), 64, constant(1)); all[1].StrictPriority != 1 || all[1].PolicyClass != "3" {
+		t.Errorf("%+v", all[1].Request)
+	}
 }
 
 // The reference drops digits beyond 64 bits and divides once by a power of ten.

@@ -208,6 +208,12 @@ func (o *wekaObject) decode(text []byte) error {
 			for s.array(); s.element(); {
 				o.models = append(o.models, string(s.str()))
 			}
+		case "tool_tokens":
+			s.once(&seen, 32)
+			s.uint(math.MaxUint64)
+		case "system_tokens":
+			s.once(&seen, 64)
+			s.uint(math.MaxUint64)
 		default:
 			s.skip()
 		}
@@ -264,55 +270,70 @@ func wekaKind(s *scanner) (kind string) {
 	return kind
 }
 
+// readRequest reads one member. The first five are required; think_time and ttft
+// change nothing but must be numbers.
 func (r *wekaRequest) readRequest(s *scanner, seen *field) {
 	switch string(s.key) {
 	case "type":
-		*seen |= 1
+		s.once(seen, 1)
 		if kind := string(s.str()); kind != "n" && kind != "s" {
 			s.fail("unknown request type %q", kind)
 		}
 	case "t":
-		*seen |= 2
+		s.once(seen, 2)
 		r.t = s.float()
 	case "model":
-		*seen |= 4
+		s.once(seen, 4)
 		r.model = string(s.str())
 	case "in":
-		*seen |= 8
+		s.once(seen, 8)
 		r.input = s.uint(math.MaxUint64)
 	case "out":
-		*seen |= 16
+		s.once(seen, 16)
 		r.output = s.uint(math.MaxUint64)
 	case "hash_ids":
-		r.ids = r.ids[:0]
+		s.once(seen, 32)
 		for s.array(); s.element(); {
 			r.ids = append(r.ids, s.uint(math.MaxUint64))
 		}
 	case "api_time":
-		if !s.null() {
-			r.apiS = s.float()
-		}
+		s.once(seen, 64)
+		r.apiS = s.optionalFloat()
+	case "think_time":
+		s.once(seen, 128)
+		s.optionalFloat()
+	case "ttft":
+		s.once(seen, 256)
+		s.optionalFloat()
 	default:
 		s.skip()
 	}
 }
 
+// optionalFloat reads a number or null, which is 0.
+func (s *scanner) optionalFloat() float64 {
+	if s.null() {
+		return 0
+	}
+	return s.float()
+}
+
 func (e *wekaEntry) readSubagent(s *scanner, seen *field) {
 	switch string(s.key) {
 	case "t":
-		*seen |= 1
+		s.once(seen, 1)
 		e.t = s.float()
 	case "agent_id":
-		*seen |= 2
+		s.once(seen, 2)
 		e.agent = string(s.str())
 	case "subagent_type":
-		*seen |= 4
+		s.once(seen, 4)
 		s.str()
 	case "status":
-		*seen |= 8
+		s.once(seen, 8)
 		e.status = string(s.str())
 	case "requests":
-		*seen |= 16
+		s.once(seen, 16)
 		for s.array(); s.element(); {
 			r := wekaRequest{index: len(e.inner)}
 			var have field
@@ -325,9 +346,12 @@ func (e *wekaEntry) readSubagent(s *scanner, seen *field) {
 			e.inner = append(e.inner, r)
 		}
 	case "duration_ms":
-		if e.hasDuration = !s.null(); e.hasDuration {
-			e.durationMs = s.float()
-		}
+		s.once(seen, 32)
+		e.hasDuration = s.peek() != 'n'
+		e.durationMs = s.optionalFloat()
+	case "type":
+		s.once(seen, 64)
+		s.str()
 	default:
 		s.skip()
 	}
