@@ -47,6 +47,9 @@ func BenchmarkRun(b *testing.B) {
 				b.Fatal(err)
 			}
 			in := &Inputs{}
+			if _, err := in.Source(&run); err != nil {
+				b.Fatal(err)
+			}
 			b.ReportAllocs()
 			requests := int64(0)
 			for b.Loop() {
