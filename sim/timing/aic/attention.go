@@ -1,6 +1,9 @@
 package aic
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // heads is the shape of one rank's attention; window 0 means unlimited.
 type heads struct {
@@ -16,13 +19,20 @@ func (h heads) resolvedKV() float64 {
 	return float64(h.kv)
 }
 
-// contextSOL bounds prefill attention; axes are heads, sequence, batch
-// (spec aic-perfmodel 5.3).
-type contextSOL struct {
+// attentionBound is what the two bounds of attention go by.
+type attentionBound struct {
 	k, h, window float64 // k is 0 where every head has its own keys
 	kvb          float64
 	flops, memBW float64
 }
+
+func (h heads) bound(kv string, flops, memBW float64) attentionBound {
+	return attentionBound{float64(h.sliceKV()), float64(h.size), float64(h.window), kvBytes[kv], flops, memBW}
+}
+
+// contextSOL bounds prefill attention; axes are heads, sequence, batch
+// (spec aic-perfmodel 5.3).
+type contextSOL struct{ attentionBound }
 
 func (s *contextSOL) sol(n, seq, b float64) float64 { return s.prefixed(n, seq, 0, b) }
 
@@ -43,11 +53,7 @@ func (s *contextSOL) prefixed(n, full, prefix, b float64) float64 {
 }
 
 // decodeSOL bounds decode attention; axes are heads, batch, sequence.
-type decodeSOL struct {
-	k, h, window float64
-	kvb          float64
-	flops, memBW float64
-}
+type decodeSOL struct{ attentionBound }
 
 func (s *decodeSOL) sol(n, b, seq float64) float64 {
 	k := s.k
@@ -63,6 +69,47 @@ func (s *decodeSOL) sol(n, b, seq float64) float64 {
 	return max(ops/s.flops*1000, mem/s.memBW*1000)
 }
 
+// attentionRows is where an attention op looks in its table.
+type attentionRows struct {
+	t      *table
+	order  []string // lanes in the order they are asked
+	key    sliceKey // formats, K, head size and window, without the lane
+	atSize int      // place of the head size in the key; the window's is the next
+	slice  *slice   // first lane's rows of the key, nil if there are none
+	err    error
+}
+
+// attention finds the rows of a head shape in given number formats (spec
+// aic-perfmodel 5.3).
+func (b *binder) attention(name string, h heads, formats ...string) attentionRows {
+	t, err := b.table(name)
+	if err != nil {
+		return attentionRows{err: err}
+	}
+	order, err := b.laneOrder(t, b.attentionBackend)
+	if err != nil {
+		b.note(err)
+		return attentionRows{err: err}
+	}
+	r := attentionRows{t: t, order: order, atSize: len(formats) + 2}
+	for i, f := range formats {
+		r.key[1+i] = t.word(f)
+	}
+	copy(r.key[1+len(formats):], []int32{h.sliceKV(), int32(h.size), int32(h.window)})
+	if r.slice = t.laneSlice(order, r.key); r.slice == nil {
+		have := t.describeSlices(func(k sliceKey) string {
+			text := ""
+			for i := range formats {
+				text += t.words[k[1+i]] + "/"
+			}
+			return text + fmt.Sprintf("%d/%d/%d", k[r.atSize-1], k[r.atSize], k[r.atSize+1])
+		})
+		r.err = fmt.Errorf("%s: no rows for %s, %d KV heads (0 = own), head size %d, window %d (measured: %s): %w",
+			name, strings.Join(formats, "/"), h.sliceKV(), h.size, h.window, have, ErrMissing)
+	}
+	return r
+}
+
 // contextAttentionOp is prefill attention with its norm, rope and cache write.
 type contextAttentionOp struct {
 	bound contextSOL
@@ -71,7 +118,7 @@ type contextAttentionOp struct {
 	err      error
 	extra    float64 // ms per call, whatever the tokens
 	extraSOL float64
-	field    func() (*utilField, float64, error)
+	field    func() (borrowed, error)
 }
 
 func (b *binder) contextAttention(h heads, fmha, kv string, qkNorm bool) op {
@@ -79,7 +126,7 @@ func (b *binder) contextAttention(h heads, fmha, kv string, qkNorm bool) op {
 	flops, err := b.sys.flopsFor(mode.flops)
 	b.note(err)
 	o := &contextAttentionOp{heads: h}
-	o.bound = contextSOL{float64(h.sliceKV()), float64(h.size), float64(h.window), kvBytes[kv], flops, b.sys.memBW}
+	o.bound = contextSOL{h.bound(kv, flops, b.sys.memBW)}
 	extras := func(mem func(float64) float64) float64 {
 		q, kk := float64(h.n*h.size), h.resolvedKV()*float64(h.size)
 		extra := 0.0
@@ -92,26 +139,14 @@ func (b *binder) contextAttention(h heads, fmha, kv string, qkNorm bool) op {
 	if b.mode == SOL {
 		return o
 	}
-	t, err := b.table("context_attention_perf")
-	if err != nil {
-		o.err = err
-		return o
+	rows := b.attention("context_attention_perf", h, fmha, kv)
+	if o.err = rows.err; rows.slice != nil {
+		o.grid = newGrid(&rows.slice.tree, &o.bound, true)
 	}
-	order, err := b.laneOrder(t, b.attentionBackend)
-	if err != nil {
-		b.note(err)
-		return o
-	}
-	key := sliceKey{0, t.word(fmha), t.word(kv), h.sliceKV(), int32(h.size), int32(h.window)}
-	if s := t.laneSlice(order, key); s != nil {
-		o.grid = newGrid(&s.tree, &o.bound, true)
-	} else {
-		o.err = fmt.Errorf("context_attention_perf: no rows for attention %s, KV %s, %d KV heads (0 = own), head size %d, window %d (measured: %s): %w",
-			fmha, kv, key[3], h.size, h.window, t.describeSlices(func(k sliceKey) string {
-				return fmt.Sprintf("%s/%s/%d/%d/%d", t.words[k[1]], t.words[k[2]], k[3], k[4], k[5])
-			}), ErrMissing)
-	}
-	o.field = b.contextField(t, order, o, fmha, kv)
+	own := headRatio(b.backend, h.size)
+	o.field = b.attentionField(rows, o.bound.attentionBound,
+		func(a attentionBound) solver { return &contextSOL{a} },
+		func(size int) float64 { return own / headRatio(b.backend, size) })
 	return o
 }
 
@@ -146,17 +181,14 @@ type decodeAttentionOp struct {
 	walks  map[int]*walker // by batch
 	err    error
 	qkNorm float64 // ms added per call where the switch is on (spec aic-perfmodel 14)
-	field  func() (*utilField, float64, error)
+	field  func() (borrowed, error)
 }
 
 func (b *binder) decodeAttention(h heads, kv string, qkNorm bool) op {
-	flops, ok := decodeFlops(b.sys, kv)
-	if !ok {
-		_, err := b.sys.flopsFor("bfloat16")
-		b.note(err)
-	}
+	flops, err := b.sys.flopsFor(decodeClass(b.sys, kv))
+	b.note(err)
 	o := &decodeAttentionOp{heads: h}
-	o.bound = decodeSOL{float64(h.sliceKV()), float64(h.size), float64(h.window), kvBytes[kv], flops, b.sys.memBW}
+	o.bound = decodeSOL{h.bound(kv, flops, b.sys.memBW)}
 	if qkNorm && b.decodeQKNorm {
 		mem := b.sys.memMs
 		if b.mode == SOL {
@@ -168,26 +200,13 @@ func (b *binder) decodeAttention(h heads, kv string, qkNorm bool) op {
 	if b.mode == SOL {
 		return o
 	}
-	t, err := b.table("generation_attention_perf")
-	if err != nil {
-		o.err = err
-		return o
+	rows := b.attention("generation_attention_perf", h, kv)
+	if o.err = rows.err; rows.slice != nil {
+		o.grid = newGrid(&rows.slice.tree, &o.bound, false)
 	}
-	order, err := b.laneOrder(t, b.attentionBackend)
-	if err != nil {
-		b.note(err)
-		return o
-	}
-	key := sliceKey{0, t.word(kv), h.sliceKV(), int32(h.size), int32(h.window)}
-	if s := t.laneSlice(order, key); s != nil {
-		o.grid = newGrid(&s.tree, &o.bound, false)
-	} else {
-		o.err = fmt.Errorf("generation_attention_perf: no rows for KV %s, %d KV heads (0 = own), head size %d, window %d (measured: %s): %w",
-			kv, key[2], h.size, h.window, t.describeSlices(func(k sliceKey) string {
-				return fmt.Sprintf("%s/%d/%d/%d", t.words[k[1]], k[2], k[3], k[4])
-			}), ErrMissing)
-	}
-	o.field = b.decodeField(t, order, o, kv)
+	o.field = b.attentionField(rows, o.bound.attentionBound,
+		func(a attentionBound) solver { return &decodeSOL{a} },
+		func(int) float64 { return 1 })
 	return o
 }
 

@@ -74,6 +74,25 @@ func BenchmarkDecodeSeries(b *testing.B) {
 	})
 }
 
+// BenchmarkEstimate prices a prefill and a decode pass in database mode EMPIRICAL.
+func BenchmarkEstimate(b *testing.B) {
+	benchSetups(b, func(b *testing.B, m *Model) {
+		c := ModelConfig{Model: m.ckpt.name, TP: m.par.tp, MoETP: m.par.moeTP, MoEEP: m.par.moeEP, Mode: Empirical}
+		m, err := NewModel(m.db, c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m.PrefillMs(2, 1000, 512)
+		m.DecodeMs(48, 1000)
+		b.ReportAllocs()
+		b.ResetTimer()
+		for i := range b.N {
+			m.PrefillMs(2, 1000+i%3000, 512)
+			m.DecodeMs(48, 1000+i%5000)
+		}
+	})
+}
+
 // BenchmarkOpen loads all tables that a model needs from the embedded data.
 func BenchmarkOpen(b *testing.B) {
 	for _, s := range []struct {

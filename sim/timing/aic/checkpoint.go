@@ -1,8 +1,10 @@
 package aic
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"sort"
@@ -109,62 +111,83 @@ func parseCheckpoint(name string, config, hfQuant []byte) (*checkpoint, error) {
 // maxShape bounds what a configuration may claim, so that products stay exact.
 const maxShape = 1 << 31
 
-// number returns the first non-null key as an integer; ok is false if none is there.
-func number(o object, keys ...string) (v int, ok bool, err error) {
+// number returns the first non-null key as an integer, 0 if there is none.
+func number(o object, keys ...string) (int, error) {
 	for _, k := range keys {
 		switch x := o[k].(type) {
 		case nil:
 		case float64:
-			if x != float64(int64(x)) || x < 0 || x > maxShape {
-				return 0, false, classed(ErrModel, "%s: not a size: %v", k, x)
+			if x != math.Trunc(x) || x < 0 || x > maxShape {
+				return 0, classed(ErrModel, "%s: not a size: %v", k, x)
 			}
-			return int(x), true, nil
+			return int(x), nil
 		default:
-			return 0, false, classed(ErrModel, "%s: not a number", k)
+			return 0, classed(ErrModel, "%s: not a number: %v", k, x)
 		}
 	}
-	return 0, false, nil
+	return 0, nil
 }
 
+// sizes reads the sizes of a configuration and keeps the first error.
+type sizes struct {
+	o   object
+	err error
+}
+
+// need returns a size that must be there and not be 0.
+func (r *sizes) need(key string) int {
+	v := r.get(key)
+	if v == 0 && r.err == nil {
+		r.err = classed(ErrModel, "missing key %s", key)
+	}
+	return v
+}
+
+// get returns the first non-null of some keys, 0 if there is none.
+func (r *sizes) get(keys ...string) int {
+	v, err := number(r.o, keys...)
+	if r.err == nil {
+		r.err = err
+	}
+	return v
+}
+
+// nonZero returns the first of some keys that is not 0.
+func (r *sizes) nonZero(keys ...string) int {
+	for _, k := range keys {
+		if v := r.get(k); v != 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+// readShape reads the sizes (spec aic-perfmodel 2.2).
 func (c *checkpoint) readShape(o object) error {
-	var first error
-	get := func(required bool, keys ...string) int {
-		v, ok, err := number(o, keys...)
-		if err == nil && (required && (!ok || v == 0)) {
-			err = classed(ErrModel, "missing key %s", keys[0])
-		}
-		if err != nil && first == nil {
-			first = fmt.Errorf("model %s: %w", c.name, err)
-		}
-		return v
-	}
-	nonZero := func(keys ...string) int {
-		for _, k := range keys {
-			if v := get(false, k); v != 0 {
-				return v
-			}
-		}
-		return 0
-	}
-	c.layers, c.hidden, c.heads = get(true, "num_hidden_layers"), get(true, "hidden_size"), get(true, "num_attention_heads")
-	c.kvHeads, c.vocab = get(false, "num_key_value_heads"), get(true, "vocab_size")
-	c.headDim = nonZero("head_dim", "attention_head_dim")
+	r := &sizes{o: o}
+	c.layers, c.hidden, c.heads = r.need("num_hidden_layers"), r.need("hidden_size"), r.need("num_attention_heads")
+	c.kvHeads, c.vocab = r.get("num_key_value_heads"), r.need("vocab_size")
+	c.headDim = r.nonZero("head_dim", "attention_head_dim")
 	if c.headDim == 0 && c.heads > 0 {
 		c.headDim = c.hidden / c.heads
 	}
-	c.inter = get(false, "intermediate_size")
-	c.topk = get(false, "num_experts_per_tok", "top_k_experts", "moe_top_k")
-	c.experts = nonZero("num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts")
-	c.expertInter = nonZero("moe_intermediate_size", "intermediate_size")
-	c.vHeadDim, c.kvRank, c.ropeDim = get(false, "v_head_dim"), get(false, "kv_lora_rank"), get(false, "qk_rope_head_dim")
+	c.inter = r.get("intermediate_size")
+	c.topk = r.get("num_experts_per_tok", "top_k_experts", "moe_top_k")
+	c.experts = r.nonZero("num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts")
+	c.expertInter = r.nonZero("moe_intermediate_size", "intermediate_size")
+	c.vHeadDim, c.kvRank, c.ropeDim = r.get("v_head_dim"), r.get("kv_lora_rank"), r.get("qk_rope_head_dim")
 	c.qkNorm = slices.Contains(qkNormArchitectures, c.arch)
-	if first == nil && c.family == llama && c.inter == 0 {
-		first = classed(ErrModel, "model %s: missing key intermediate_size", c.name)
+	switch {
+	case r.err != nil:
+	case c.family == llama && c.inter == 0:
+		r.err = classed(ErrModel, "missing key intermediate_size")
+	case c.family != llama && (c.experts == 0 || c.topk == 0 || c.expertInter == 0):
+		r.err = classed(ErrModel, "missing expert keys (num_experts, num_experts_per_tok, moe_intermediate_size)")
 	}
-	if first == nil && c.family != llama && (c.experts == 0 || c.topk == 0 || c.expertInter == 0) {
-		first = classed(ErrModel, "model %s: missing expert keys (num_experts, num_experts_per_tok, moe_intermediate_size)", c.name)
+	if r.err != nil {
+		return fmt.Errorf("model %s: %w", c.name, r.err)
 	}
-	return first
+	return nil
 }
 
 // text returns the first non-empty string under the keys, lower case.
@@ -325,50 +348,59 @@ func contains(pattern string, words ...string) bool {
 
 // quantModes chooses the formats (spec aic-perfmodel 2.3, step B); the user's win.
 func (c *checkpoint) quantModes(user quant, backend string) (quant, error) {
-	q := quant{comm: "half", gemmSet: user.gemm != ""}
-	switch c.quantAlgo {
-	case "":
-		q.gemm, q.moe = "bfloat16", "bfloat16"
-	case "fp8":
-		q.gemm, q.moe = "fp8_static", "fp8"
-		if c.dynamic != nil && *c.dynamic {
-			q.gemm = "fp8"
-		}
-	case "fp8_block", "nvfp4":
-		q.gemm, q.moe = c.quantAlgo, c.quantAlgo
-	case "mxfp4":
-		q.gemm, q.moe = "bfloat16", "w4a16_mxfp4"
-	case "compressed-tensors":
-		q.gemm, q.moe = c.baseAlgo, c.baseAlgo
-		for _, p := range c.compress {
-			if contains(p, "self_attn", "q_proj", "k_proj", "v_proj", "o_proj") {
-				q.gemm = "bfloat16"
-			}
-			if contains(p, "expert") && !contains(p, "shared_expert") {
-				q.moe = "bfloat16"
-			}
-		}
+	gemm, moe := c.weightModes()
+	fmha, kv := c.attentionModes(backend)
+	q := quant{
+		gemm: cmp.Or(user.gemm, gemm), moe: cmp.Or(user.moe, moe),
+		fmha: cmp.Or(user.fmha, fmha), kv: cmp.Or(user.kv, kv),
+		comm: cmp.Or(user.comm, "half"), gemmSet: user.gemm != "",
 	}
-	if c.quantAlgo != "" && (q.gemm == "" || q.moe == "") && (user.gemm == "" || user.moe == "") {
+	experts := c.family != llama
+	if q.gemm == "" || experts && q.moe == "" {
 		return q, classed(ErrModel, "model %s: quantisation %q is not supported; name the gemm and moe modes", c.name, c.quantAlgo)
 	}
-	q.kv, q.fmha = "bfloat16", "bfloat16"
-	if c.kvAlgo != "" {
-		q.kv = c.kvAlgo
+	return q, q.check(experts)
+}
+
+// weightModes are the checkpoint's formats of dense layers and of experts, empty where
+// they are not known.
+func (c *checkpoint) weightModes() (gemm, moe string) {
+	switch c.quantAlgo {
+	case "":
+		return "bfloat16", "bfloat16"
+	case "fp8":
+		if c.dynamic != nil && *c.dynamic {
+			return "fp8", "fp8"
+		}
+		return "fp8_static", "fp8"
+	case "fp8_block", "nvfp4":
+		return c.quantAlgo, c.quantAlgo
+	case "mxfp4":
+		return "bfloat16", "w4a16_mxfp4"
+	case "compressed-tensors":
+		gemm, moe = c.baseAlgo, c.baseAlgo
+		for _, p := range c.compress {
+			if contains(p, "self_attn", "q_proj", "k_proj", "v_proj", "o_proj") {
+				gemm = "bfloat16"
+			}
+			if contains(p, "expert") && !contains(p, "shared_expert") {
+				moe = "bfloat16"
+			}
+		}
 	}
-	low := c.quantAlgo == "fp8" || c.quantAlgo == "fp8_block" || c.quantAlgo == "nvfp4"
-	if c.quantAlgo != "" && (low || c.kvAlgo == "fp8") {
-		q.fmha, q.kv = "fp8", "fp8"
+	return gemm, moe
+}
+
+// attentionModes are the checkpoint's formats of attention and KV cache on a backend.
+func (c *checkpoint) attentionModes(backend string) (fmha, kv string) {
+	switch {
+	case c.quantAlgo == "fp8", c.quantAlgo == "fp8_block", c.quantAlgo == "nvfp4", c.quantAlgo != "" && c.kvAlgo == "fp8":
 		if backend == "vllm" {
-			q.fmha = "bfloat16"
+			return "bfloat16", "fp8"
 		}
+		return "fp8", "fp8"
 	}
-	for _, o := range []struct{ from, to *string }{{&user.gemm, &q.gemm}, {&user.moe, &q.moe}, {&user.fmha, &q.fmha}, {&user.kv, &q.kv}, {&user.comm, &q.comm}} {
-		if *o.from != "" {
-			*o.to = *o.from
-		}
-	}
-	return q, q.check(c.family != llama)
+	return "bfloat16", cmp.Or(c.kvAlgo, "bfloat16")
 }
 
 func (q quant) check(experts bool) error {

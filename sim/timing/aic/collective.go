@@ -126,14 +126,15 @@ func (o *collectiveOp) empirical(st *step) float64 {
 		return st.fail(o.err)
 	}
 	if o.samples == nil {
-		o.samples = newUtilField(1)
-		for i, size := range o.curve.keys {
-			o.samples.add([3]float64{size}, o.solMs(size, o.capped), o.curve.ms[i])
-		}
-		o.samples.finish()
+		o.samples = curveField(o.curve, &cappedSOL{o}, 1)
 	}
-	return o.samples.estimate([3]float64{float64(st.x) * o.elems}, o.sol(st), 1, st)
+	return o.samples.estimate([3]float64{2: float64(st.x) * o.elems}, o.sol(st), 1, st)
 }
+
+// cappedSOL is the speed of light among the measured GPUs; size is axis 2.
+type cappedSOL struct{ *collectiveOp }
+
+func (s *cappedSOL) sol(_, _, size float64) float64 { return s.solMs(size, s.capped) }
 
 func (o *collectiveOp) weights() float64 { return 0 }
 func (o *collectiveOp) usesSeq() bool    { return false }

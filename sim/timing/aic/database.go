@@ -49,6 +49,7 @@ type Database struct {
 	root   *root
 	mu     sync.Mutex
 	tables map[string]*lazyTable // by name; "own " in front where filled-in rows are left out
+	fields sync.Map              // what estimates are taken from, by table and bound
 }
 
 type lazyTable struct {
@@ -193,11 +194,11 @@ func (db *Database) raise(name string, t *table) {
 			sol = &gemmSOL{float64(s.key[1]), float64(s.key[2]), flops, mode.bytes, db.System.memBW}
 		case "generation_attention_perf":
 			kv, ok := kvBytes[t.words[s.key[1]]]
-			flops, known := decodeFlops(db.System, t.words[s.key[1]])
+			flops, known := db.System.flops[decodeClass(db.System, t.words[s.key[1]])]
 			if !ok || !known {
 				continue
 			}
-			sol = &decodeSOL{k: float64(s.key[2]), h: float64(s.key[3]), window: float64(s.key[4]), kvb: kv, flops: flops, memBW: db.System.memBW}
+			sol = &decodeSOL{attentionBound{float64(s.key[2]), float64(s.key[3]), float64(s.key[4]), kv, flops, db.System.memBW}}
 		default:
 			return
 		}

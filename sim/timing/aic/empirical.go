@@ -3,119 +3,113 @@ package aic
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"sync"
 )
 
 // utilField estimates how well hardware is used (speed of light over measured time)
-// from samples, in min-max normalised logarithms (spec aic-perfmodel 11).
+// from samples, in min-max normalised logarithms (spec aic-perfmodel 11). It never
+// changes after it is made.
 type utilField struct {
-	axes int
-	at   [][3]float64 // [sample][axis], normalised by finish
-	util []float64    // [sample]
-	low  [3]float64
-	span [3]float64
+	*space
+	low, span [3]float64 // [axis], of the samples' logarithms
 }
 
-func newUtilField(axes int) *utilField { return &utilField{axes: axes} }
+// logarithm is a key on the scale of a field, before it is normalised.
+func logarithm(key float64) float64 { return math.Log(max(key, 1e-9)) }
 
-// add records a sample; samples without positive times are left out.
-func (f *utilField) add(at [3]float64, sol, ms float64) {
-	if !(sol > 0) || !(ms > 0) {
-		return
+// newField samples the leaves of a tree; leaves without positive times are left out.
+func newField(t *tree, s solver) *utilField {
+	f := &utilField{space: newSpace(t, s, logarithm)}
+	low, high := [3]float64{math.Inf(1), math.Inf(1), math.Inf(1)}, [3]float64{math.Inf(-1), math.Inf(-1), math.Inf(-1)}
+	for i := range f.at0 {
+		for j := f.off0[i]; j < f.off0[i+1]; j++ {
+			for l := f.off1[j]; l < f.off1[j+1]; l++ {
+				if f.util[l] == 0 {
+					continue
+				}
+				for axis, v := range [3]float64{f.at0[i], f.at1[j], f.at2[l]} {
+					low[axis], high[axis] = min(low[axis], v), max(high[axis], v)
+				}
+			}
+		}
 	}
-	for i := range f.axes {
-		at[i] = math.Log(max(at[i], 1e-9))
+	for axis, at := range [3][]float64{f.at0, f.at1, f.at2} {
+		f.low[axis], f.span[axis] = low[axis], high[axis]-low[axis]
+		if f.span[axis] == 0 {
+			f.span[axis] = 1
+		}
+		for i := range at {
+			at[i] = (at[i] - f.low[axis]) / f.span[axis]
+		}
 	}
-	f.at = append(f.at, at)
-	f.util = append(f.util, sol/ms)
+	return f
 }
 
-func (f *utilField) finish() {
-	for i := range f.axes {
-		low, high := math.Inf(1), math.Inf(-1)
-		for _, a := range f.at {
-			low, high = min(low, a[i]), max(high, a[i])
-		}
-		f.low[i], f.span[i] = low, high-low
-		if f.span[i] == 0 {
-			f.span[i] = 1
-		}
-		for j := range f.at {
-			f.at[j][i] = (f.at[j][i] - low) / f.span[i]
-		}
+// curveField samples a one-axis table, its times scaled by factor.
+func curveField(c curve, s solver, factor float64) *utilField {
+	ms := make([]float64, len(c.ms))
+	for i, v := range c.ms {
+		ms[i] = v * factor
 	}
+	n := int32(len(ms))
+	return newField(&tree{[]float64{0}, []int32{0, 1}, []float64{0}, []int32{0, n}, c.keys, ms, make([]bool, n)}, s)
 }
 
-// estimate returns sol over the utilisation at a point, scaled by k.
+// normal places a key of an axis, inside the samples.
+func (f *utilField) normal(axis int, key float64) float64 {
+	return min(max((logarithm(key)-f.low[axis])/f.span[axis], 0), 1)
+}
+
+// estimate returns sol over the utilisation at a point, scaled by k: that of a sample
+// there, else the mean of the two nearest by nearness.
 func (f *utilField) estimate(at [3]float64, sol, k float64, st *step) float64 {
-	if f == nil || len(f.at) == 0 {
+	s := search{want: 2}
+	s.run(f.space, f.normal(0, at[0]), f.normal(1, at[1]), f.normal(2, at[2]))
+	if s.n == 0 {
 		return st.fail(fmt.Errorf("no samples to estimate from: %w", ErrMissing))
 	}
-	for i := range f.axes {
-		at[i] = min(max((math.Log(max(at[i], 1e-9))-f.low[i])/f.span[i], 0), 1)
-	}
-	first, second := -1, -1
-	d1, d2 := math.Inf(1), math.Inf(1)
-	for j, a := range f.at {
-		d := 0.0
-		for i := range f.axes {
-			e := a[i] - at[i]
-			d += float64(e * e)
-		}
-		switch {
-		case d < d1:
-			second, d2 = first, d1
-			first, d1 = j, d
-		case d < d2:
-			second, d2 = j, d
-		}
-	}
-	util := f.util[first]
-	if d1 > 0 && second >= 0 {
-		w1, w2 := 1/math.Sqrt(d1), 1/math.Sqrt(d2)
-		util = (float64(w1*f.util[first]) + float64(w2*f.util[second])) / (w1 + w2)
+	first, second := s.best[0], s.best[1]
+	util := f.util[first.leaf]
+	if first.d2 > 0 && s.n == 2 {
+		w1, w2 := 1/math.Sqrt(first.d2), 1/math.Sqrt(second.d2)
+		util = (float64(w1*util) + float64(w2*f.util[second.leaf])) / (w1 + w2)
 	}
 	return sol / (util * k)
 }
 
-// gridField samples all leaves of a tree.
-func gridField(t *tree, s solver) *utilField {
-	f := newUtilField(3)
-	t.walk(func(a0, a1, a2, ms float64, _ bool) {
-		f.add([3]float64{a0, a1, a2}, s.sol(a0, a1, a2), ms)
-	})
-	f.finish()
-	return f
+// field returns the field of a table under a bound, made at the first estimate and
+// shared like the table. The key is the table with the bound's value.
+func (db *Database) field(key any, build func() *utilField) *utilField {
+	f, _ := db.fields.LoadOrStore(key, sync.OnceValue(build))
+	return f.(func() *utilField)()
 }
 
-// lazyField computes a field once, at the first estimate.
-func lazyField(build func() (*utilField, float64, error)) func() (*utilField, float64, error) {
-	var (
-		f    *utilField
-		k    float64
-		err  error
-		done bool
-	)
-	return func() (*utilField, float64, error) {
-		if !done {
-			f, k, err = build()
-			done = true
-		}
-		return f, k, err
-	}
+// boundTree is the key of a field: a tree under the value of its bound.
+type boundTree struct {
+	t     *tree
+	bound any
+}
+
+// borrowed is the field that an op is estimated from, and the factor k between the
+// efficiency of the op and that of the samples.
+type borrowed struct {
+	*utilField
+	k float64
 }
 
 // estimateWith runs a field source, which is nil where no table was found.
-func estimateWith(source func() (*utilField, float64, error), missing error, at [3]float64, sol float64, st *step) float64 {
+func estimateWith(source func() (borrowed, error), missing error, at [3]float64, sol float64, st *step) float64 {
 	if source == nil {
 		return st.fail(missing)
 	}
-	f, k, err := source()
+	f, err := source()
 	if err != nil {
 		return st.fail(err)
 	}
-	return f.estimate(at, sol, k, st)
+	return f.estimate(at, sol, f.k, st)
 }
 
 // profile is what makes two number formats comparable.
@@ -140,41 +134,83 @@ func efficiency(m map[profile]float64, q quantMode, other float64) float64 {
 
 // gemmField borrows from the op's own type, then one of the same profile, then the
 // nearest profile.
-func (b *binder) gemmField(t *table, o *gemmOp) func() (*utilField, float64, error) {
-	return lazyField(func() (*utilField, float64, error) {
-		own := gemmModes[o.mode]
-		ref := gemmTable(o.mode)
-		if !slices.ContainsFunc(t.slices, func(s slice) bool { return t.words[s.key[0]] == ref }) {
-			ref = ""
-			best := [2]float64{math.Inf(1), math.Inf(1)}
-			for i := range t.slices {
-				w := t.words[t.slices[i].key[0]]
-				q, ok := gemmModes[w]
-				_, known := b.sys.flops[q.flops]
-				d := [2]float64{math.Abs(q.class - own.class), math.Abs(q.bytes - own.bytes)}
-				if ok && known && (d[0] < best[0] || d[0] == best[0] && d[1] < best[1]) {
-					ref, best = w, d
-				}
-			}
-		}
+func (b *binder) gemmField(t *table, o *gemmOp) func() (borrowed, error) {
+	return sync.OnceValues(func() (borrowed, error) {
+		own, ref := gemmModes[o.mode], b.gemmReference(t, o.mode)
 		if ref == "" {
-			return nil, 0, fmt.Errorf("gemm_perf: no data type to estimate %s from: %w", o.mode, ErrMissing)
+			return borrowed{}, fmt.Errorf("gemm_perf: no data type to estimate %s from: %w", o.mode, ErrMissing)
 		}
 		q := gemmModes[ref]
-		f := newUtilField(3)
-		for i := range t.slices {
-			s := &t.slices[i]
-			if t.words[s.key[0]] != ref {
-				continue
-			}
-			bound := gemmSOL{float64(s.key[1]), float64(s.key[2]), b.sys.flops[q.flops], q.bytes, b.sys.memBW}
-			for j, m := range s.k2 {
-				f.add([3]float64{m, bound.n, bound.k}, bound.sol(0, 0, m), s.ms[j])
-			}
+		bound := gemmShapeSOL{b.sys.flops[q.flops], q.bytes, b.sys.memBW}
+		type key struct {
+			t   *table
+			ref string
 		}
-		f.finish()
-		return f, efficiency(gemmEfficiency, own, .45) / efficiency(gemmEfficiency, q, .45), nil
+		f := b.db.field(key{t, ref}, func() *utilField {
+			shapes, rank := t.shapes(t.word(ref))
+			f := newField(&shapes, &bound)
+			f.rank = rank // mirrored shapes can be as near
+			return f
+		})
+		return borrowed{f, efficiency(gemmEfficiency, own, .45) / efficiency(gemmEfficiency, q, .45)}, nil
 	})
+}
+
+// gemmReference names the measured type nearest to a mode, the first in the table of
+// several; empty when there is none.
+func (b *binder) gemmReference(t *table, mode string) string {
+	if slices.ContainsFunc(t.slices, func(s slice) bool { return t.words[s.key[0]] == gemmTable(mode) }) {
+		return gemmTable(mode)
+	}
+	own, ref := gemmModes[mode], ""
+	best := [2]float64{math.Inf(1), math.Inf(1)}
+	for i := range t.slices {
+		w := t.words[t.slices[i].key[0]]
+		q, ok := gemmModes[w]
+		_, known := b.sys.flops[q.flops]
+		d := [2]float64{math.Abs(q.class - own.class), math.Abs(q.bytes - own.bytes)}
+		if ok && known && slices.Compare(d[:], best[:]) < 0 {
+			ref, best = w, d
+		}
+	}
+	return ref
+}
+
+// gemmShapeSOL is gemmSOL with the shape among the axes: m, n, k.
+type gemmShapeSOL struct{ flops, bytes, memBW float64 }
+
+func (s *gemmShapeSOL) sol(m, n, k float64) float64 {
+	shape := gemmSOL{n, k, s.flops, s.bytes, s.memBW}
+	return shape.sol(0, 0, m)
+}
+
+// shapes returns all points of a type of a GEMM table as one tree over m, n, k, and
+// for each leaf its place in the order of sites.
+func (t *table) shapes(dtype int32) (tree, []int32) {
+	type sample struct {
+		point
+		rank int32
+	}
+	rows := map[float64][]sample{} // by m
+	rank := int32(0)
+	for i := range t.slices {
+		s := &t.slices[i]
+		if s.key[0] != dtype {
+			continue
+		}
+		for j, m := range s.k2 {
+			rows[m] = append(rows[m], sample{point{[3]float64{m, float64(s.key[1]), float64(s.key[2])}, s.ms[j], s.own[j]}, rank})
+			rank++
+		}
+	}
+	points, ranks := make([]point, 0, rank), make([]int32, 0, rank)
+	for _, m := range slices.Sorted(maps.Keys(rows)) {
+		slices.SortFunc(rows[m], func(x, y sample) int { return slices.Compare(x.a[:], y.a[:]) })
+		for _, s := range rows[m] {
+			points, ranks = append(points, s.point), append(ranks, s.rank)
+		}
+	}
+	return buildTree(points), ranks
 }
 
 func (o *gemmOp) empirical(st *step) float64 {
@@ -203,53 +239,59 @@ func headRatio(backend string, size int) float64 {
 	return ratio[4]
 }
 
-// attentionSlice tries the exact window, then none; inside each the own head size,
-// then 128, then the nearest. at are the places of head size and window in the key.
-func attentionSlice(t *table, order []string, key sliceKey, atSize, atWindow int) *slice {
-	size, window := key[atSize], key[atWindow]
-	for _, w := range []int32{window, 0} {
-		key[atSize], key[atWindow] = size, w
-		if s := t.laneSlice(order, key); s != nil {
-			return s
-		}
-		var sizes []int32
-		for i := range t.slices {
-			k := t.slices[i].key
-			h := k[atSize]
-			if k[0], k[atSize] = key[0], key[atSize]; k == key {
-				sizes = append(sizes, h)
+// nearest returns the slice to estimate from, with its head size and window: the
+// exact window, then none; inside each the own head size, then 128, then the nearest.
+// Nil when nothing is measured.
+func (r attentionRows) nearest() (s *slice, size, window int) {
+	if r.t == nil {
+		return nil, 0, 0
+	}
+	own, exact := r.key[r.atSize], r.key[r.atSize+1]
+	for _, w := range []int32{exact, 0} {
+		key := r.key
+		key[r.atSize+1] = w
+		for _, h := range append([]int32{own}, r.sizes(key)...) {
+			key[r.atSize] = h
+			if s := r.t.laneSlice(r.order, key); s != nil {
+				return s, int(h), int(w)
 			}
-		}
-		if len(sizes) == 0 {
-			continue
-		}
-		slices.SortStableFunc(sizes, func(x, y int32) int {
-			far := func(h int32) float64 {
-				if h == 128 {
-					return -1
-				}
-				return math.Abs(math.Log(float64(h)) - math.Log(float64(size)))
-			}
-			return cmp.Compare(far(x), far(y))
-		})
-		key[atSize] = sizes[0]
-		if s := t.laneSlice(order, key); s != nil {
-			return s
 		}
 	}
-	return nil
+	return nil, 0, 0
 }
 
-func (b *binder) contextField(t *table, order []string, o *contextAttentionOp, fmha, kv string) func() (*utilField, float64, error) {
-	return lazyField(func() (*utilField, float64, error) {
-		s := attentionSlice(t, order, sliceKey{0, t.word(fmha), t.word(kv), o.sliceKV(), int32(o.size), int32(o.window)}, 4, 5)
-		if s == nil {
-			return nil, 0, o.err
+// sizes lists the head sizes that a key is measured at in any lane, best first.
+func (r attentionRows) sizes(key sliceKey) []int32 {
+	var sizes []int32
+	own := key[r.atSize]
+	for i := range r.t.slices {
+		k := r.t.slices[i].key
+		h := k[r.atSize]
+		if k[0], k[r.atSize] = 0, own; k == key {
+			sizes = append(sizes, h)
 		}
-		bound := o.bound
-		bound.h, bound.window = float64(s.key[4]), float64(s.key[5])
-		k := headRatio(b.backend, o.size) / headRatio(b.backend, int(s.key[4]))
-		return gridField(&s.tree, &bound), k, nil
+	}
+	far := func(h int32) float64 {
+		if h == 128 {
+			return -1
+		}
+		return math.Abs(math.Log(float64(h)) - math.Log(float64(own)))
+	}
+	slices.SortStableFunc(sizes, func(x, y int32) int { return cmp.Compare(far(x), far(y)) })
+	return sizes
+}
+
+// attentionField borrows from the nearest slice, whose bound is the op's with the
+// head size and window of the slice; k is the factor for a head size.
+func (b *binder) attentionField(r attentionRows, bound attentionBound, sol func(attentionBound) solver, k func(size int) float64) func() (borrowed, error) {
+	return sync.OnceValues(func() (borrowed, error) {
+		s, size, window := r.nearest()
+		if s == nil {
+			return borrowed{}, r.err
+		}
+		bound.h, bound.window = float64(size), float64(window)
+		f := b.db.field(boundTree{&s.tree, bound}, func() *utilField { return newField(&s.tree, sol(bound)) })
+		return borrowed{f, k(size)}, nil
 	})
 }
 
@@ -259,18 +301,6 @@ func (o *contextAttentionOp) empirical(st *step) float64 {
 	return estimateWith(o.field, o.err, [3]float64{float64(o.n), full, float64(st.batch)}, bound, st) + float64(1.1*o.extra)
 }
 
-func (b *binder) decodeField(t *table, order []string, o *decodeAttentionOp, kv string) func() (*utilField, float64, error) {
-	return lazyField(func() (*utilField, float64, error) {
-		s := attentionSlice(t, order, sliceKey{0, t.word(kv), o.sliceKV(), int32(o.size), int32(o.window)}, 3, 4)
-		if s == nil {
-			return nil, 0, o.err
-		}
-		bound := o.bound
-		bound.h, bound.window = float64(s.key[3]), float64(s.key[4])
-		return gridField(&s.tree, &bound), 1, nil
-	})
-}
-
 func (o *decodeAttentionOp) empirical(st *step) float64 {
 	bound := o.bound.sol(float64(o.n), float64(st.batch), float64(st.seq))
 	return estimateWith(o.field, o.err, [3]float64{float64(o.n), float64(st.batch), float64(st.seq)}, bound, st) + o.qkNorm
@@ -278,36 +308,31 @@ func (o *decodeAttentionOp) empirical(st *step) float64 {
 
 // moeField borrows from the own shape, the nearest shape of the type, types of the
 // same profile, then the other types.
-func (b *binder) moeField(t *table, o *moeOp, dist string) func() (*utilField, float64, error) {
-	return lazyField(func() (*utilField, float64, error) {
+func (b *binder) moeField(t *table, o *moeOp, dist string) func() (borrowed, error) {
+	return sync.OnceValues(func() (borrowed, error) {
 		own := moeModes[o.mode]
 		sample := func(s *slice, q quantMode) *utilField {
 			shape := expertShape{int(s.key[5]), int(s.key[6]), int(s.key[3]), int(s.key[4]), int(s.key[7]), int(s.key[8])}
 			bound := moeSOL{shape, o.gates, b.sys.flops[q.flops], q.bytes, b.sys.memBW}
-			f := newUtilField(1)
-			for i, tokens := range s.k2 {
-				f.add([3]float64{tokens}, bound.sol(0, 0, tokens), s.ms[i])
-			}
-			f.finish()
-			return f
+			return curveField(s.curve(), &bound, 1)
 		}
 		if o.main != nil {
-			return sample(o.main, own), 1, nil
+			return borrowed{sample(o.main, own), 1}, nil
 		}
 		if s := o.nearestShape(t, dist, func(w string) bool { return w == o.mode }); s != nil {
-			return sample(s, own), 1, nil
+			return borrowed{sample(s, own), 1}, nil
 		}
 		same := func(w string) bool { return w != o.mode && moeModes[w].profile() == own.profile() }
 		if s := o.nearestShape(t, dist, same); s != nil {
-			return sample(s, own), 1, nil
+			return borrowed{sample(s, own), 1}, nil
 		}
 		for _, w := range b.otherMoETypes(t, own) {
 			if s := o.nearestShape(t, dist, func(x string) bool { return x == w }); s != nil {
 				q := moeModes[w]
-				return sample(s, q), efficiency(moeEfficiency, own, .30) / efficiency(moeEfficiency, q, .30), nil
+				return borrowed{sample(s, q), efficiency(moeEfficiency, own, .30) / efficiency(moeEfficiency, q, .30)}, nil
 			}
 		}
-		return nil, 0, o.err
+		return borrowed{}, o.err
 	})
 }
 
@@ -371,5 +396,5 @@ func (o *moeOp) nearestShape(t *table, dist string, accept func(string) bool) *s
 }
 
 func (o *moeOp) empirical(st *step) float64 {
-	return estimateWith(o.field, o.err, [3]float64{o.tokens(st)}, o.sol(st), st)
+	return estimateWith(o.field, o.err, [3]float64{2: o.tokens(st)}, o.sol(st), st)
 }

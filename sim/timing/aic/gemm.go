@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 )
 
 // gemmSOL is the speed of light of an m x n x k product; m is axis 2
@@ -32,9 +33,10 @@ type gemmOp struct {
 	mode   string
 	exact  *slice // the site of this very shape, nil if not measured
 	near   []site // otherwise all sites of the type, nearest first, ties in site order
+	inGate int    // how many of them are inside the gate
 	err    error
 	static *staticFix // corrections of fp8_static
-	field  func() (*utilField, float64, error)
+	field  func() (borrowed, error)
 }
 
 // gemmTable names the data type whose rows a mode reads.
@@ -45,18 +47,25 @@ func gemmTable(mode string) string {
 	return mode
 }
 
+// gemmKey is what tells the GEMMs of a model apart.
+type gemmKey struct {
+	n, k         int
+	mode         string
+	lowPrecision bool
+}
+
 // gemm binds a GEMM. lowPrecision marks an input that arrives quantised.
 func (b *binder) gemm(n, k int, mode string, lowPrecision bool) op {
 	q := gemmModes[mode]
 	flops, err := b.sys.flopsFor(q.flops)
 	b.note(err)
 	o := &gemmOp{gemmSOL: gemmSOL{float64(n), float64(k), flops, q.bytes, b.sys.memBW}, mode: mode}
-	key := fmt.Sprint(n, k, mode, lowPrecision)
+	key := gemmKey{n, k, mode, lowPrecision}
 	if same := b.gemms[key]; same != nil { // prefill and decode share most shapes
 		return same
 	}
 	if b.gemms == nil {
-		b.gemms = map[string]*gemmOp{}
+		b.gemms = map[gemmKey]*gemmOp{}
 	}
 	b.gemms[key] = o
 	if b.mode == SOL {
@@ -85,6 +94,7 @@ func (o *gemmOp) bind(t *table) {
 		return
 	}
 	o.near = t.sites(dtype, o.gemmSOL)
+	o.inGate = sort.Search(len(o.near), func(i int) bool { return o.near[i].d > gate })
 	if len(o.near) == 0 {
 		have := make([]string, 0, len(t.slices))
 		for i := range t.slices {
@@ -166,7 +176,7 @@ func siteMs(s *slice, sol *gemmSOL, m float64, r *reach) float64 {
 	if m > s.k2[0] {
 		from, to, edge = max(0, n-3), n, s.k2[n-1]
 	}
-	r.note(math.Abs(math.Log2(max(m, 1e-12)) - math.Log2(max(edge, 1e-12))))
+	r.note(math.Abs(doublings(m) - doublings(edge)))
 	var u [3]float64
 	for i := from; i < to; i++ {
 		u[i-from] = sol.sol(0, 0, s.k2[i]) / s.ms[i]
@@ -186,55 +196,60 @@ func median(u [3]float64, n int) float64 {
 	return max(lo, min(hi, u[2]))
 }
 
+// gate is how far a site may be to stand in, in powers of two.
+const gate = 2.0
+
 // neighbours picks at most four sites for an unmeasured shape (spec aic-perfmodel
-// 4.3, steps 2 and 3), 0 when none may stand in.
+// 4.3, steps 2 and 3), 0 when none may stand in. Candidates are the sites that cover
+// m, all when none does.
 func (o *gemmOp) neighbours(m float64, taken *[4]*site) int {
-	const gate = 2.0
-	any := false
-	for i := range o.near {
-		if o.near[i].covers(m) {
-			any = true
-			break
-		}
-	}
-	n := 0
-	for i := range o.near {
-		s := &o.near[i]
-		if s.d > gate || n == 4 {
-			break
-		}
-		if !any || s.covers(m) {
-			taken[n] = s
-			n++
-		}
-	}
-	if n > 0 {
+	some := o.covered(m)
+	if n := pick(o.near[:o.inGate], m, some, (*site).away, taken); n > 0 {
 		return n
 	}
 	minN, minK, maxN, maxK := math.Inf(1), math.Inf(1), 0.0, 0.0
 	for i := range o.near {
-		if s := &o.near[i]; !any || s.covers(m) {
+		if s := &o.near[i]; !some || s.covers(m) {
 			minN, maxN = min(minN, s.sol.n), max(maxN, s.sol.n)
 			minK, maxK = min(minK, s.sol.k), max(maxK, s.sol.k)
 		}
 	}
 	aboveN, aboveK := o.n > maxN, o.k > maxK
-	if o.n < minN || o.k < minK || aboveN == aboveK {
+	switch {
+	case o.n < minN, o.k < minK, aboveN == aboveK:
 		return 0
+	case aboveN:
+		return pick(o.near, m, some, (*site).awayInK, taken)
 	}
+	return pick(o.near, m, some, (*site).awayInN, taken)
+}
+
+func (o *gemmOp) covered(m float64) bool {
 	for i := range o.near {
-		s := &o.near[i]
-		other := s.dk
-		if aboveK {
-			other = s.dn
+		if o.near[i].covers(m) {
+			return true
 		}
-		if n < 4 && (!any || s.covers(m)) && math.Abs(other) <= gate {
+	}
+	return false
+}
+
+// pick takes the first four candidates inside the gate by a distance.
+func pick(sites []site, m float64, some bool, far func(*site) float64, taken *[4]*site) int {
+	n := 0
+	for i := range sites {
+		if s := &sites[i]; (!some || s.covers(m)) && far(s) <= gate {
 			taken[n] = s
-			n++
+			if n++; n == len(taken) {
+				break
+			}
 		}
 	}
 	return n
 }
+
+func (s *site) away() float64    { return s.d }
+func (s *site) awayInN() float64 { return math.Abs(s.dn) }
+func (s *site) awayInK() float64 { return math.Abs(s.dk) }
 
 func (s *site) covers(m float64) bool { return s.k2[0] <= m && m <= s.k2[len(s.k2)-1] }
 

@@ -2,6 +2,7 @@ package aic
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,56 +92,63 @@ func walkLanes(pinned []string, stats []laneStat) []string {
 // (spec aic-perfmodel 5.3).
 func (b *binder) laneOrder(t *table, override string) ([]string, error) {
 	all := t.laneStats(false)
-	var pinned []string
-	if override != "" && override != "default" {
-		lanes, ok := laneOverrides[b.backend][override]
-		if !ok {
-			known := []string{"default"}
-			for k := range laneOverrides[b.backend] {
-				known = append(known, k)
-			}
-			return nil, classed(ErrConfig, "attention backend %q is unknown to %s; known: %s", override, b.backend, sortedWords(known))
-		}
-		for _, l := range lanes {
-			if slices.ContainsFunc(all, func(s laneStat) bool { return s.name == l }) {
-				pinned = append(pinned, l)
-			}
-		}
-		if len(pinned) == 0 {
-			var have []string
-			for _, s := range all {
-				have = append(have, s.name)
-			}
-			return nil, classed(ErrConfig, "attention backend %q has no rows (measured lanes: %s)", override, sortedWords(have))
-		}
+	order, err := b.pinnedLanes(all, override)
+	if err != nil {
+		return nil, err
 	}
 	mapped := b.mappedLane()
-	if len(pinned) == 0 && mapped == "" {
+	if len(order) == 0 && mapped == "" {
 		return []string{"default"}, nil
 	}
-	if mapped != "" && mapped != "default" && !slices.Contains(pinned, mapped) {
-		pinned = append(pinned, mapped)
+	if mapped != "" && mapped != "default" && !slices.Contains(order, mapped) {
+		order = append(order, mapped)
 	}
 	own := t.laneStats(true)
-	walkAll := walkLanes(pinned, all)
 	if len(own) == 0 {
-		return walkAll, nil
+		return walkLanes(order, all), nil
 	}
-	isOwn := func(n string) bool {
-		return slices.ContainsFunc(own, func(s laneStat) bool { return s.name == n })
-	}
-	order := slices.Clone(pinned)
-	for _, n := range walkLanes(pinned, own) {
-		if isOwn(n) && !slices.Contains(order, n) {
-			order = append(order, n)
+	walkOwn, walkAll := walkLanes(order, own), walkLanes(order, all)
+	for _, l := range walkOwn {
+		if hasLane(own, l) && !slices.Contains(order, l) {
+			order = append(order, l)
 		}
 	}
-	for _, n := range walkAll {
-		if !isOwn(n) && !slices.Contains(order, n) {
-			order = append(order, n)
+	for _, l := range walkAll {
+		if !slices.Contains(order, l) {
+			order = append(order, l)
 		}
 	}
 	return order, nil
+}
+
+// pinnedLanes returns the lanes that an attention backend puts first.
+func (b *binder) pinnedLanes(all []laneStat, override string) ([]string, error) {
+	if override == "" || override == "default" {
+		return nil, nil
+	}
+	lanes, ok := laneOverrides[b.backend][override]
+	if !ok {
+		known := append([]string{"default"}, slices.Collect(maps.Keys(laneOverrides[b.backend]))...)
+		return nil, classed(ErrConfig, "attention backend %q is unknown to %s; known: %s", override, b.backend, sortedWords(known))
+	}
+	var pinned []string
+	for _, l := range lanes {
+		if hasLane(all, l) {
+			pinned = append(pinned, l)
+		}
+	}
+	if len(pinned) == 0 {
+		var have []string
+		for _, s := range all {
+			have = append(have, s.name)
+		}
+		return nil, classed(ErrConfig, "attention backend %q has no rows (measured lanes: %s)", override, sortedWords(have))
+	}
+	return pinned, nil
+}
+
+func hasLane(stats []laneStat, name string) bool {
+	return slices.ContainsFunc(stats, func(s laneStat) bool { return s.name == name })
 }
 
 // mappedLane is the framework's default kernel for the chip, empty if not known.

@@ -24,6 +24,18 @@ func (r *reach) note(doublings float64) {
 // bracket finds c among ascending keys. exact: keys[i] == c. inside: keys[i] < c <
 // keys[i+1]. Neither: c is outside.
 func bracket(keys []float64, c float64) (i int, exact, inside bool) {
+	lo := firstFrom(keys, c)
+	if lo == len(keys) {
+		return 0, false, false
+	}
+	if keys[lo] == c {
+		return lo, true, false
+	}
+	return lo - 1, false, lo > 0
+}
+
+// firstFrom returns the index of the first of ascending keys that is not below c.
+func firstFrom(keys []float64, c float64) int {
 	lo, hi := 0, len(keys)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
@@ -33,13 +45,7 @@ func bracket(keys []float64, c float64) (i int, exact, inside bool) {
 			hi = mid
 		}
 	}
-	if lo == len(keys) {
-		return 0, false, false
-	}
-	if keys[lo] == c {
-		return lo, true, false
-	}
-	return lo - 1, false, lo > 0
+	return lo
 }
 
 // lerp blends a and b by w in the reference's order of operations.
@@ -73,7 +79,7 @@ func (c curve) at(x float64, s solver, r *reach) float64 {
 	if x < c.keys[0] {
 		end = 0
 	}
-	r.note(math.Abs(math.Log2(max(x, 1e-12)) - math.Log2(max(c.keys[end], 1e-12))))
+	r.note(math.Abs(doublings(x) - doublings(c.keys[end])))
 	return s.sol(0, 0, x) / (s.sol(0, 0, c.keys[end]) / c.ms[end])
 }
 
@@ -81,39 +87,24 @@ func (c curve) at(x float64, s solver, r *reach) float64 {
 type grid struct {
 	*tree
 	sol     solver
-	sqrtSeq bool // blend level 1 on the square root
-	*outskirts
-}
-
-// outskirts serves the search outside the table. It is made at the first one.
-type outskirts struct {
-	log0, log1, log2 []float64 // of the keys
-	util             []float64 // [leaf], sol over ms; 0 where the leaf cannot anchor
+	sqrtSeq bool   // blend level 1 on the square root
+	out     *space // in powers of two, for the search outside the table; made at the first one
 }
 
 func newGrid(t *tree, s solver, sqrtSeq bool) *grid {
 	return &grid{tree: t, sol: s, sqrtSeq: sqrtSeq}
 }
 
-func (g *grid) survey() *outskirts {
-	o := &outskirts{logs(g.k0), logs(g.k1), logs(g.k2), make([]float64, 0, len(g.k2))}
-	g.tree.walk(func(a0, a1, a2, ms float64, _ bool) {
-		u := 0.0
-		if s := g.sol.sol(a0, a1, a2); s > 0 && ms > 0 {
-			u = s / ms
-		}
-		o.util = append(o.util, u)
-	})
-	return o
+// outside returns the space of the search outside the table.
+func (g *grid) outside() *space {
+	if g.out == nil {
+		g.out = newSpace(g.tree, g.sol, doublings)
+	}
+	return g.out
 }
 
-func logs(keys []float64) []float64 {
-	out := make([]float64, len(keys))
-	for i, k := range keys {
-		out[i] = math.Log2(max(k, 1e-12))
-	}
-	return out
-}
+// doublings is a key on the scale of the search outside a table.
+func doublings(key float64) float64 { return math.Log2(max(key, 1e-12)) }
 
 // at returns ms and false when there is nothing to hold on to.
 func (g *grid) at(c0, c1, c2 float64, r *reach) (float64, bool) {
@@ -192,21 +183,11 @@ func rescale(v, here, there float64) float64 {
 	return v
 }
 
-// near is a leaf with its squared distance in powers of two.
-type near struct {
-	d2   float64
-	leaf int32
-}
-
 // hold estimates outside the table from the four nearest leaves, all axes in powers
 // of two (spec aic-perfmodel 4.2, step 3). Ties fall in sorted-key order.
 func (g *grid) hold(c0, c1, c2 float64, r *reach) (float64, bool) {
-	if g.outskirts == nil {
-		g.outskirts = g.survey()
-	}
-	var s search
-	s.run(g, c0, c1, c2)
-	if s.n == 0 {
+	s := search{want: 5}
+	if s.run(g.outside(), doublings(c0), doublings(c1), doublings(c2)); s.n == 0 {
 		return 0, false
 	}
 	return g.fromAnchors(s.best[:s.n], c0, c1, c2, r), true
@@ -215,6 +196,7 @@ func (g *grid) hold(c0, c1, c2 float64, r *reach) (float64, bool) {
 // fromAnchors weighs at least one leaf, nearest first; a fifth only bounds the radius.
 func (g *grid) fromAnchors(best []near, c0, c1, c2 float64, r *reach) float64 {
 	r.note(math.Sqrt(best[0].d2))
+	util := g.out.util
 	radius := math.Inf(1)
 	if len(best) == 5 {
 		radius = math.Sqrt(best[4].d2)
@@ -230,110 +212,14 @@ func (g *grid) fromAnchors(best []near, c0, c1, c2 float64, r *reach) float64 {
 			t := max(radius-d, 0) / (float64(radius*d) + 1e-12)
 			w = t * t
 		}
-		sum += float64(w * g.util[a.leaf])
+		sum += float64(w * util[a.leaf])
 		total += w
 	}
 	if total <= 0 {
 		sum, total = 0, float64(len(best))
 		for _, a := range best {
-			sum += g.util[a.leaf]
+			sum += util[a.leaf]
 		}
 	}
 	return g.sol.sol(c0, c1, c2) / (sum / total)
-}
-
-// search collects the nearest leaves, nearest first.
-type search struct {
-	best [5]near
-	n    int
-	g    *grid
-}
-
-// run visits the nodes of each level outwards from the query, so that the bound is
-// tight early and whole rows fall away.
-func (s *search) run(g *grid, c0, c1, c2 float64) {
-	s.g = g
-	q0, q1, q2 := math.Log2(max(c0, 1e-12)), math.Log2(max(c1, 1e-12)), math.Log2(max(c2, 1e-12))
-	at := firstFrom(g.k0, c0)
-	for i := at; i < len(g.k0) && s.node(i, q0, c1, q1, c2, q2); i++ {
-	}
-	for i := at - 1; i >= 0 && s.node(i, q0, c1, q1, c2, q2); i-- {
-	}
-}
-
-// firstFrom returns the index of the first key that is not below c.
-func firstFrom(keys []float64, c float64) int {
-	i := 0
-	for i < len(keys) && keys[i] < c {
-		i++
-	}
-	return i
-}
-
-// node searches below an outer node; false when it and all beyond are too far.
-func (s *search) node(i int, q0, c1, q1, c2, q2 float64) bool {
-	g := s.g
-	e := g.log0[i] - q0
-	e *= e
-	if s.tooFar(e) {
-		return false
-	}
-	from, to := int(g.off0[i]), int(g.off0[i+1])
-	at := from + firstFrom(g.k1[from:to], c1)
-	for j := at; j < to && s.row(j, e, q1, c2, q2); j++ {
-	}
-	for j := at - 1; j >= from && s.row(j, e, q1, c2, q2); j-- {
-	}
-	return true
-}
-
-// row searches one row of leaves; false when it and all beyond are too far.
-func (s *search) row(j int, e0, q1, c2, q2 float64) bool {
-	g := s.g
-	e := g.log1[j] - q1
-	e = e0 + float64(e*e)
-	if s.tooFar(e) {
-		return false
-	}
-	from, to := int(g.off1[j]), int(g.off1[j+1])
-	at := to // queries mostly lie beyond the longest length
-	if g.k2[to-1] >= c2 {
-		at = from + firstFrom(g.k2[from:to], c2)
-	}
-	for l := at - 1; l >= from && s.offer(l, e, q2); l-- {
-	}
-	for l := at; l < to && s.offer(l, e, q2); l++ {
-	}
-	return true
-}
-
-func (s *search) tooFar(d2 float64) bool { return s.n == len(s.best) && d2 > s.best[4].d2 }
-
-// offer inserts a leaf in order of distance, then of position; false when it and all
-// beyond are too far.
-func (s *search) offer(l int, e1, q2 float64) bool {
-	e := s.g.log2[l] - q2
-	d2 := e1 + float64(e*e)
-	if s.tooFar(d2) {
-		return false
-	}
-	if s.g.util[l] == 0 {
-		return true
-	}
-	leaf := int32(l)
-	at := s.n
-	if s.n == len(s.best) {
-		if d2 == s.best[4].d2 && leaf > s.best[4].leaf {
-			return true
-		}
-		at = 4
-	} else {
-		s.n++
-	}
-	for at > 0 && (s.best[at-1].d2 > d2 || s.best[at-1].d2 == d2 && s.best[at-1].leaf > leaf) {
-		s.best[at] = s.best[at-1]
-		at--
-	}
-	s.best[at] = near{d2, leaf}
-	return true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 )
 
 // mlaContextSOL bounds compressed prefill attention; axes heads, sequence, batch
@@ -44,7 +45,7 @@ type mlaOp struct {
 	pre     *mlaContextSOL // prefill
 	dec     *mlaDecodeSOL  // decode
 	err     error
-	samples *utilField
+	field   func() (borrowed, error)
 }
 
 // missingMLA lists the slices that a table has instead of the one asked for.
@@ -106,7 +107,7 @@ func (b *binder) mlaModule(context bool, n, native int, fmha, kv, gemm string) o
 		return o
 	}
 	key[0] = nativeBucket(buckets, int32(native))
-	o.grid = newGrid(&t.find(key).tree, o.bound(), context)
+	b.lay(o, t.find(key))
 	return o
 }
 
@@ -145,7 +146,7 @@ func (b *binder) mlaKernel(context bool, n int, fmha, kv string) op {
 	s := t.find(key)
 	switch {
 	case s != nil:
-		o.grid = newGrid(&s.tree, o.bound(), context)
+		b.lay(o, s)
 	case context:
 		o.err = missingMLA(t, o.table, fmha+"/"+kv, 1, 0)
 	default:
@@ -161,19 +162,23 @@ func (b *binder) mlaBounds(o *mlaOp, fmha, kv string) {
 		o.pre = &mlaContextSOL{kvBytes[kv], flops, b.sys.memBW}
 		return
 	}
-	flops, ok := decodeFlops(b.sys, kv)
-	if !ok {
-		_, err := b.sys.flopsFor("bfloat16")
-		b.note(err)
-	}
+	flops, err := b.sys.flopsFor(decodeClass(b.sys, kv))
+	b.note(err)
 	o.dec = &mlaDecodeSOL{kvb: kvBytes[kv], flops: flops, memBW: b.sys.memBW}
 }
 
-func (o *mlaOp) bound() solver {
+// lay gives an op its measured points.
+func (b *binder) lay(o *mlaOp, s *slice) {
+	key, bound := boundTree{t: &s.tree}, solver(o.dec)
 	if o.context {
-		return o.pre
+		bound, key.bound = o.pre, *o.pre
+	} else {
+		key.bound = *o.dec
 	}
-	return o.dec
+	o.grid = newGrid(&s.tree, bound, o.context)
+	o.field = sync.OnceValues(func() (borrowed, error) {
+		return borrowed{b.db.field(key, func() *utilField { return newField(key.t, bound) }), 1}, nil
+	})
 }
 
 func (o *mlaOp) silicon(st *step) float64 {
@@ -203,17 +208,11 @@ func (o *mlaOp) sol(st *step) float64 {
 }
 
 func (o *mlaOp) empirical(st *step) float64 {
-	if o.err != nil {
-		return st.fail(o.err)
-	}
-	if o.samples == nil {
-		o.samples = gridField(o.grid.tree, o.bound())
-	}
 	at := [3]float64{o.n, float64(st.batch), float64(st.seq)}
 	if o.context {
 		at[1], at[2] = float64(st.seq+st.prefix), float64(st.batch)
 	}
-	return o.samples.estimate(at, o.sol(st), 1, st)
+	return estimateWith(o.field, o.err, at, o.sol(st), st)
 }
 
 func (o *mlaOp) weights() float64 { return 0 }
@@ -285,13 +284,9 @@ func (o *bmmOp) empirical(st *step) float64 {
 		return st.fail(o.err)
 	}
 	if o.samples == nil {
-		o.samples = newUtilField(1)
-		for i, t := range o.curve.keys {
-			o.samples.add([3]float64{t}, o.bmmSOL.sol(0, 0, t), o.curve.ms[i]*o.factor)
-		}
-		o.samples.finish()
+		o.samples = curveField(o.curve, &o.bmmSOL, o.factor)
 	}
-	return o.samples.estimate([3]float64{float64(st.batch)}, o.sol(st), 1, st)
+	return o.samples.estimate([3]float64{2: float64(st.batch)}, o.sol(st), 1, st)
 }
 
 func (o *bmmOp) weights() float64 { return 0 }

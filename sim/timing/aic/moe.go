@@ -37,7 +37,7 @@ type moeOp struct {
 	dp        int
 	main, low *slice // low is the low-latency curve, nil where it does not apply
 	err       error
-	field     func() (*utilField, float64, error)
+	field     func() (borrowed, error)
 }
 
 func (b *binder) moe(shape expertShape, mode, distribution string, dp int) op {

@@ -32,7 +32,7 @@ type binder struct {
 	mode             Mode
 	attentionBackend string
 	decodeQKNorm     bool
-	gemms            map[string]*gemmOp
+	gemms            map[gemmKey]*gemmOp
 	err              error // first error of a shape that no table can price
 }
 

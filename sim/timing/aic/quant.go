@@ -49,15 +49,13 @@ var kvBytes = map[string]float64{"bfloat16": 2, "int8": 1, "fp8": 1}
 
 var commModes = map[string]float64{"half": 2, "int8": 1, "fp8": 1}
 
-// decodeFlops returns the peak that bounds decode attention: fp8 when the cache is
-// fp8 and the chip can (spec aic-perfmodel 5.3).
-func decodeFlops(s *System, kv string) (float64, bool) {
-	class := "bfloat16"
+// decodeClass names the peak that bounds decode attention: fp8 when the cache is fp8
+// and the chip can (spec aic-perfmodel 5.3).
+func decodeClass(s *System, kv string) string {
 	if kv == "fp8" && s.sm >= 89 {
-		class = "fp8"
+		return "fp8"
 	}
-	v, ok := s.flops[class]
-	return v, ok
+	return "bfloat16"
 }
 
 // quant names the number formats of a model.

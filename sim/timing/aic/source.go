@@ -324,7 +324,7 @@ func (n *node) has(text string) bool {
 // table loads and merges one table; nil when no source has rows.
 func (r *root) table(sys *System, backend, version, name string) (*table, error) {
 	if r.packed {
-		return r.packedTable(sys.Name, backend, version, name)
+		return r.packedTable(sys, backend, version, name)
 	}
 	var sources []source
 	total := 0

@@ -17,6 +17,8 @@ var stepSetups = []struct {
 	{"h200_sxm", "vllm", ModelConfig{Model: "deepseek-ai/DeepSeek-V3", TP: 8, MoEEP: 8}},
 	{"h200_sxm", "vllm", ModelConfig{Model: "Qwen/Qwen3-32B", TP: 2, NextN: 2}},
 	{"h200_sxm", "vllm", ModelConfig{Model: "Qwen/Qwen3-32B", TP: 2, Mode: SOL}},
+	{"h100_sxm", "sglang", ModelConfig{Model: "Qwen/Qwen3-30B-A3B", TP: 2, MoEEP: 2, Mode: Empirical}},
+	{"b200_sxm", "trtllm", ModelConfig{Model: "openai/gpt-oss-120b", TP: 2, MoETP: 2, Mode: Hybrid}},
 }
 
 func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
@@ -73,12 +75,10 @@ func TestHoldFindsTheNearestLeaves(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		s := &table.slices[r.IntN(len(table.slices))]
-		g := newGrid(&s.tree, &decodeSOL{k: 1, h: 128, kvb: 2, flops: 1e15, memBW: 1e12}, false)
-		g.outskirts = g.survey()
+		g := newGrid(&s.tree, &decodeSOL{attentionBound{k: 1, h: 128, kvb: 2, flops: 1e15, memBW: 1e12}}, false)
 		c := [3]float64{1 + float64(r.IntN(100)), 1 + float64(r.IntN(2000)), 1 + float64(r.IntN(1<<(2+r.IntN(18))))}
-		var fast, slow search
-		fast.run(g, c[0], c[1], c[2])
-		slow.g = g
+		fast, slow := search{want: 5}, search{}
+		fast.run(g.outside(), math.Log2(c[0]), math.Log2(c[1]), math.Log2(c[2]))
 		leaf := int32(0)
 		s.walk(func(a0, a1, a2, _ float64, _ bool) {
 			d2 := 0.0
@@ -96,7 +96,7 @@ func TestHoldFindsTheNearestLeaves(t *testing.T) {
 			for ; at > 0 && slow.best[at-1].d2 > d2; at-- {
 				slow.best[at] = slow.best[at-1]
 			}
-			slow.best[at] = near{d2, leaf}
+			slow.best[at] = near{d2, leaf, leaf}
 			leaf++
 		})
 		if fast.n != slow.n || fast.best != slow.best {

@@ -176,14 +176,13 @@ func (u *unpacker) planes() []float64 {
 }
 
 // packedTable reads one table of the embedded set, nil if it holds none.
-func (r *root) packedTable(system, backend, version, name string) (*table, error) {
-	file := packName(system, backend, version)
-	if name == "nccl_perf" || name == "oneccl_perf" {
-		sys, err := r.system(system)
-		if err != nil {
-			return nil, err
-		}
-		file = packName(system, strings.TrimSuffix(name, "_perf"), sys.ncclVersion)
+func (r *root) packedTable(sys *System, backend, version, name string) (*table, error) {
+	file := packName(sys.Name, backend, version)
+	switch name {
+	case "nccl_perf":
+		file = packName(sys.Name, "nccl", sys.ncclVersion)
+	case "oneccl_perf":
+		file = packName(sys.Name, "oneccl", sys.onecclVersion)
 	}
 	f, err := r.fsys.Open(file)
 	if err != nil {
@@ -191,38 +190,18 @@ func (r *root) packedTable(system, backend, version, name string) (*table, error
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 4096)
-	magic := make([]byte, len(packMagic))
-	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != packMagic {
-		return nil, fmt.Errorf("%s: %w", file, errDamaged)
-	}
-	n, err := binary.ReadUvarint(in)
-	skip, size := uint64(0), uint64(0)
-	for i := uint64(0); i < n && err == nil; i++ {
-		var length, blob uint64
-		if length, err = binary.ReadUvarint(in); err != nil || length > 1<<10 {
-			return nil, fmt.Errorf("%s: %w", file, errDamaged)
-		}
-		title := make([]byte, length)
-		if _, err = io.ReadFull(in, title); err == nil {
-			blob, err = binary.ReadUvarint(in)
-		}
-		if string(title) == name {
-			size = blob
-		} else if size == 0 {
-			skip += blob
-		}
-	}
-	if err != nil || skip > maxPacked || size > maxPacked {
-		return nil, fmt.Errorf("%s: %w", file, errDamaged)
+	skip, size, err := packedPlace(in, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if size == 0 {
 		return nil, nil
 	}
-	if _, err := in.Discard(int(skip)); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
 	blob := make([]byte, size)
-	if _, err := io.ReadFull(in, blob); err != nil {
+	if _, err = in.Discard(skip); err == nil {
+		_, err = io.ReadFull(in, blob)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	t, err := decodeTable(blob)
@@ -230,6 +209,37 @@ func (r *root) packedTable(system, backend, version, name string) (*table, error
 		return nil, fmt.Errorf("%s: %s: %w", file, name, err)
 	}
 	return t, nil
+}
+
+// packedPlace reads the head of a packed file: the bytes between it and a table, and
+// the table's size, 0 if the file does not hold it.
+func packedPlace(in *bufio.Reader, name string) (skip, size int, err error) {
+	magic := make([]byte, len(packMagic))
+	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != packMagic {
+		return 0, 0, errDamaged
+	}
+	number := func(limit uint64) int {
+		v, e := binary.ReadUvarint(in)
+		if e != nil || v > limit {
+			err = errDamaged
+			return 0
+		}
+		return int(v)
+	}
+	for n := number(1 << 10); n > 0 && err == nil; n-- {
+		title := make([]byte, number(1<<10))
+		if _, e := io.ReadFull(in, title); e != nil {
+			return 0, 0, errDamaged
+		}
+		blob := number(maxPacked)
+		switch {
+		case string(title) == name:
+			size = blob
+		case size == 0:
+			skip += blob
+		}
+	}
+	return skip, size, err
 }
 
 // hasPack reports whether the set holds the tables of a system, backend and version.

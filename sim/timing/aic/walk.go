@@ -118,10 +118,10 @@ func (w *walker) outside(g *grid, i int, c float64, r *reach) (float64, bool) {
 	}
 	var best [5]near
 	for n, a := range k.best {
-		e := g.log2[a.leaf] - q
+		e := g.out.at2[a.leaf] - q
 		a.d2 = k.rowD2[n] + float64(e*e)
 		at := n
-		for at > 0 && (best[at-1].d2 > a.d2 || best[at-1].d2 == a.d2 && best[at-1].leaf > a.leaf) {
+		for at > 0 && (best[at-1].d2 > a.d2 || best[at-1].d2 == a.d2 && best[at-1].rank > a.rank) {
 			best[at] = best[at-1]
 			at--
 		}
@@ -133,31 +133,28 @@ func (w *walker) outside(g *grid, i int, c float64, r *reach) (float64, bool) {
 // survey finds the nearest leaves and how long they stay so; false when there are
 // fewer than five or others are as near.
 func (k *ring) survey(g *grid, heads, batch, c float64) bool {
-	if g.outskirts == nil {
-		g.outskirts = g.survey()
-	}
+	p := g.outside()
 	k.high = 0
-	var s search
-	s.run(g, heads, batch, c)
-	if s.n < len(s.best) {
+	q0, q1, q := math.Log2(heads), math.Log2(batch), math.Log2(c)
+	s := search{want: 5}
+	if s.run(p, q0, q1, q); s.n < s.want {
 		return false
 	}
 	k.best = s.best
-	q0, q1, q := math.Log2(heads), math.Log2(batch), math.Log2(c)
 	bound := math.Sqrt(s.best[4].d2) + 2*ringSpan
 	bound *= bound
 	low, high := q-ringSpan, q+ringSpan
-	for i := range g.k0 {
-		e0 := g.log0[i] - q0
+	for i := range p.at0 {
+		e0 := p.at0[i] - q0
 		e0 *= e0
 		if e0 > bound {
 			continue
 		}
-		for j := g.off0[i]; j < g.off0[i+1]; j++ {
-			e1 := g.log1[j] - q1
+		for j := p.off0[i]; j < p.off0[i+1]; j++ {
+			e1 := p.at1[j] - q1
 			e1 = e0 + float64(e1*e1)
 			if e1 <= bound {
-				low, high = k.narrow(g, int(j), e1, q, bound, low, high)
+				low, high = k.narrow(p, int(j), e1, q, bound, low, high)
 			}
 		}
 	}
@@ -170,11 +167,11 @@ func (k *ring) survey(g *grid, heads, batch, c float64) bool {
 
 // narrow cuts the span where a leaf of a row comes as near as a member of the ring.
 // The difference of two squared distances is linear in the length's power of two.
-func (k *ring) narrow(g *grid, j int, e1, q, bound, low, high float64) (float64, float64) {
+func (k *ring) narrow(p *space, j int, e1, q, bound, low, high float64) (float64, float64) {
 	const margin = 1e-7 // far above the rounding of either distance
-	for l := int(g.off1[j]); l < int(g.off1[j+1]); l++ {
-		x := g.log2[l]
-		if e1+float64((x-q)*(x-q)) > bound || g.util[l] == 0 {
+	for l := int(p.off1[j]); l < int(p.off1[j+1]); l++ {
+		x := p.at2[l]
+		if e1+float64((x-q)*(x-q)) > bound || p.util[l] == 0 {
 			continue
 		}
 		if n := k.member(l); n >= 0 {
@@ -182,7 +179,7 @@ func (k *ring) narrow(g *grid, j int, e1, q, bound, low, high float64) (float64,
 			continue
 		}
 		for _, m := range k.best {
-			y := g.log2[m.leaf]
+			y := p.at2[m.leaf]
 			ahead := e1 + float64((x-q)*(x-q)) - m.d2 // how much farther than the member
 			slope := 2 * (x - y)                      // by which that shrinks per power of two
 			switch {
