@@ -34,7 +34,7 @@ type Options struct {
 // Update is the state of a running sweep.
 type Update struct {
 	Total, Done, Failed, Skipped int // points of the grid; the rest is open
-	Ran                          int // in this run
+	Todo, Ran                    int // points of this run; of these ended
 	Point                        *spec.Point
 	Status                       results.Status // of Point
 	Reason                       string
@@ -44,6 +44,7 @@ type Update struct {
 type Tally struct {
 	Total, Done, Failed, Skipped int
 	Ran                          int // points that ended in this run
+	Uncaptured                   int // with Capture: points that had finished without it
 }
 
 // Open is the number of points that have no row yet.
@@ -102,10 +103,18 @@ func Run(ctx context.Context, g *spec.Grid, in *Inputs, opt Options) (Tally, err
 	r.told <- state
 	runErr := r.runAll(ctx, todo)
 	if err := store.Finalize(r.rows()); err != nil {
-		return Tally{}, errors.Join(runErr, fmt.Errorf("tables of %s: %w", opt.Dir, err))
+		runErr = errors.Join(runErr, fmt.Errorf("tables of %s: %w", opt.Dir, err))
 	}
 	s := <-r.told
-	return Tally{Total: s.Total, Done: s.Done, Failed: s.Failed, Skipped: s.Skipped, Ran: s.Ran}, runErr
+	t := Tally{Total: s.Total, Done: s.Done, Failed: s.Failed, Skipped: s.Skipped, Ran: s.Ran}
+	if opt.Capture {
+		for _, f := range store.Finished() {
+			if f.Status == results.Done && !f.Captured() {
+				t.Uncaptured++
+			}
+		}
+	}
+	return t, runErr
 }
 
 func axes(g *spec.Grid) []results.Axis {
@@ -150,6 +159,7 @@ func (r *runner) plan() ([]*spec.Point, Update) {
 			u.Failed++
 		}
 	}
+	u.Todo = len(todo)
 	return todo, u
 }
 

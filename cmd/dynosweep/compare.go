@@ -39,6 +39,9 @@ func runCompare(_ context.Context, c *cli.Command) error {
 	if c.NArg() != 2 {
 		return badInput(fmt.Errorf("compare takes two sets of results, got %d arguments", c.NArg()))
 	}
+	if n := c.Int("pairs"); n < 0 {
+		return badInput(fmt.Errorf("--pairs: must not be negative, got %d", n))
+	}
 	format := c.String("format")
 	if format != "table" && format != "json" {
 		return badInput(fmt.Errorf("--format: must be table or json, got %q", format))

@@ -1,66 +1,148 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"dynosweep/results"
+	"dynosweep/results/compare"
 	"dynosweep/sim/metrics"
 	"dynosweep/sweep/spec"
 )
 
 // shownColumns are the figures of the table that sweep prints; report shows more.
-var shownColumns = []struct{ name, head string }{
-	{"gpus", "GPUs"}, {"completed_requests", "completed"}, {"output_throughput_tok_s", "out tok/s"},
-	{"mean_ttft_ms", "TTFT mean"}, {"p99_ttft_ms", "TTFT p99"}, {"mean_itl_ms", "ITL mean"},
-	{"prefix_cache_reused_ratio", "reuse"}, {"sla_attainment", "SLA"}, {"scaling_events", "events"}, {"gpu_hours", "GPU-h"}, {"cost_usd", "USD"},
+// Where the terminal is narrow, the highest spare goes first.
+var shownColumns = []struct {
+	name, head string
+	spare      int
+}{
+	{"gpus", "GPUs", 0}, {"completed_requests", "completed", 7}, {"output_throughput_tok_s", "out tok/s", 0},
+	{"mean_ttft_ms", "TTFT mean", 0}, {"p99_ttft_ms", "TTFT p99", 4}, {"mean_itl_ms", "ITL mean", 1},
+	{"prefix_cache_reused_ratio", "reuse", 8}, {"sla_attainment", "SLA", 2}, {"scaling_events", "events", 5},
+	{"gpu_hours", "GPU-h", 9}, {"cost_usd", "USD", 3},
 }
+
+const (
+	seedsSpare = 6
+	mostSpare  = 9
+)
+
+// judgedAlike are the columns of the sweep's table that a load decides, or that are no
+// figure of a point's quality: they get no comparison.
+var judgedAlike = map[string]bool{"gpus": true, "completed_requests": true}
 
 // maxShownPoints bounds the table on the terminal.
 const maxShownPoints = 60
 
-// printPoints prints the finished points with their axes and main figures.
+// printPoints prints the finished points with their axes and main figures. With seeds
+// a figure is the mean over them with half its interval, and ~ where it differs from
+// the first point's by less than the noise.
 func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
-	if anySeed(f) {
-		return printSeeded(w, f, g)
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := axisLabels(g.Axes)
-	var shown []*results.Series
-	for _, c := range shownColumns {
-		if s := f.Column(c.name); s != nil && anyValue(s, f.Len()) {
-			shown = append(shown, s)
-			head = append(head, c.head)
-		}
-	}
-	fmt.Fprintln(t, strings.Join(head, "\t")+"\t")
-	rows := 0
-	for i := 0; i < f.Len(); i++ {
-		if f.Column("status").Text(i) != string(results.Done) {
-			continue
-		}
-		if rows++; rows > maxShownPoints {
-			continue
-		}
-		var cells []string
-		for _, a := range g.Axes {
-			cells = append(cells, f.Column(a.Path).Text(i))
-		}
-		for _, s := range shown {
-			cells = append(cells, short(s, i))
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
-	}
-	if err := t.Flush(); err != nil {
+	s, err := compare.OfFrame(g.Name, f)
+	if err != nil {
 		return err
 	}
-	if rows > maxShownPoints {
-		fmt.Fprintf(w, "... and %d more rows\n", rows-maxShownPoints)
+	var points []*compare.Point
+	for i := range s.Points {
+		if p := &s.Points[i]; len(p.Rows) > 0 {
+			points = append(points, p)
+		}
+	}
+	if len(points) == 0 {
+		return nil
+	}
+	shown := points[:min(len(points), maxShownPoints)]
+	if err := printTable(w, widthOf(w), axisColumns(g, shown), figureColumns(s, f, shown), s, shown); err != nil {
+		return err
+	}
+	if n := len(points) - len(shown); n > 0 {
+		fmt.Fprintf(w, "... and %d more points\n", n)
+	}
+	if anySeed(f) {
+		fmt.Fprintf(w, "mean over seeds ± half of the %.0f %% interval; ~: differs from the first point\nby less than the noise, paired by seed\n", 100*compare.Confidence)
 	}
 	return nil
+}
+
+// printTable prints a column for each axis, and the figures that have room beside them;
+// if not even those that are no spare have, the figures and then the points' names.
+func printTable(w io.Writer, width int, axes, figures []fitted, s *compare.Sweep, shown []*compare.Point) error {
+	total := func(columns []fitted) (n int) {
+		for i := range columns {
+			n += 2 + columns[i].width()
+		}
+		return n
+	}
+	wide := slices.Concat(axes, figures)
+	for last := mostSpare; total(wide) > width && last > 0; last-- {
+		wide = slices.DeleteFunc(wide, func(c fitted) bool { return c.spare == last })
+	}
+	if total(wide) <= width {
+		return printFitted(w, width, width, wide)
+	}
+	label := fitted{head: "point", left: true}
+	for _, p := range shown {
+		label.cells = append(label.cells, shortID(p.ID)+" "+s.LabelUnderLoad(p))
+	}
+	return printFitted(w, width, leastNames, append(figures, label))
+}
+
+// axisColumns are the axes on which the points differ.
+func axisColumns(g *spec.Grid, points []*compare.Point) (out []fitted) {
+	for i, head := range axisLabels(g.Axes) {
+		c := fitted{head: head}
+		varied := false
+		for _, p := range points {
+			v := p.AxisValues()[i]
+			varied = varied || v != points[0].AxisValues()[i]
+			c.cells = append(c.cells, cmp.Or(v, "-"))
+		}
+		if varied {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// figureColumns are the figures that a point has.
+func figureColumns(s *compare.Sweep, f *results.Frame, points []*compare.Point) (out []fitted) {
+	if anySeed(f) {
+		c := fitted{head: "seeds", spare: seedsSpare}
+		for _, p := range points {
+			c.cells = append(c.cells, strconv.Itoa(len(p.Rows)))
+		}
+		out = append(out, c)
+	}
+	for _, k := range shownColumns {
+		c := fitted{head: k.head, spare: k.spare}
+		for _, p := range points {
+			c.cells = append(c.cells, seededCell(s, points[0], p, k.name))
+		}
+		if !c.empty() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func seededCell(s *compare.Sweep, first, p *compare.Point, name string) string {
+	v := s.Values(p, name)
+	text := spread(compare.EstimateOf(v.Values))
+	if p == first || judgedAlike[name] || len(v.Seeds) == 0 {
+		return text
+	}
+	d := compare.Compare(s.Values(first, name), v)
+	switch {
+	case d.Noise():
+		return text + " ~"
+	case d.Method == compare.Equal:
+		return text + " ="
+	}
+	return text
 }
 
 func anySeed(f *results.Frame) bool {
@@ -77,20 +159,6 @@ func anyValue(s *results.Series, n int) bool {
 	return false
 }
 
-// short is a figure with four significant digits; whole numbers in full.
-func short(s *results.Series, i int) string {
-	v, ok := s.Float(i)
-	switch {
-	case !ok:
-		return "-"
-	case v == float64(int64(v)):
-		return strconv.FormatInt(int64(v), 10)
-	case v >= 1000 || v <= -1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
-}
-
 // checkPoints checks what the user demanded of every finished point.
 func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) []error {
 	var errs []error
@@ -98,7 +166,8 @@ func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) [
 		if f.Column("status").Text(i) != string(results.Done) {
 			continue
 		}
-		id := f.Column("point_id").Text(i)
+		key := results.Key{Point: f.Column("point_id").Text(i)}
+		key.Seed, key.Seeded = f.Column("seed").Int(i)
 		get := func(name string) (float64, bool) {
 			s := f.Column(name)
 			if s == nil {
@@ -108,7 +177,7 @@ func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) [
 		}
 		for _, a := range asserts {
 			if err := a.Check(get); err != nil {
-				errs = append(errs, fmt.Errorf("point %s: %w", id, err))
+				errs = append(errs, fmt.Errorf("point %s: %w", key, err))
 			}
 		}
 		if !complete {
@@ -117,7 +186,7 @@ func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) [
 		have, _ := get("completed_requests")
 		want, _ := get("num_requests")
 		if have != want {
-			errs = append(errs, fmt.Errorf("point %s: --require-complete: %.0f of %.0f requests completed", id, have, want))
+			errs = append(errs, fmt.Errorf("point %s: --require-complete: %.0f of %.0f requests completed", key, have, want))
 		}
 	}
 	return errs

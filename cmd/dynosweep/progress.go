@@ -60,9 +60,9 @@ func (p *progress) pause(least time.Duration, final bool) bool {
 	return true
 }
 
-// text is the state in words: counts, speed and what is left at that speed.
+// text is the state in words: counts, speed and what is left of this run at that speed.
 func (p *progress) text(u sweep.Update) string {
-	left := u.Total - u.Done - u.Failed - u.Skipped
+	left := u.Todo - u.Ran
 	rate := float64(u.Ran) / max(p.now().Sub(p.began).Seconds(), 1e-9)
 	eta := time.Duration(float64(left) / rate * float64(time.Second)).Round(time.Second)
 	return fmt.Sprintf("%d done, %d failed, %d skipped; %.2f points/s, ETA %s", u.Done, u.Failed, u.Skipped, rate, eta)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"dynosweep/results"
 	"dynosweep/results/compare"
 	"dynosweep/results/page"
 	"dynosweep/sweep"
@@ -86,6 +87,9 @@ var reportFormats = map[string]func(w io.Writer, a *compare.Analysis, page strin
 // reportOptions reads how points are to be judged.
 func reportOptions(c *cli.Command) (compare.Options, error) {
 	opt := compare.Options{Attainment: c.Float("attainment"), Baseline: c.String("baseline")}
+	if opt.Attainment == 0 {
+		return opt, errors.New("--attainment: must be above 0 and at most 1, got 0")
+	}
 	for _, text := range c.StringSlice("sla") {
 		key, v, err := keyValue("--sla", text)
 		if err != nil {
@@ -132,13 +136,13 @@ func writePage(c *cli.Command, a *compare.Analysis, dir string) (string, error) 
 	case "none":
 		return "", nil
 	case "":
-		name = filepath.Join(dir, "report.html")
+		name = filepath.Join(dir, results.PageFile)
 	}
 	files := &outputs{}
 	defer files.discard()
 	out, err := files.create(name, c.Root().Writer)
 	if err != nil {
-		return "", badInput(err)
+		return "", badInput(fmt.Errorf("%w: give another --page FILE, or none", err))
 	}
 	in := page.Input{Analysis: a, Replay: (&replayer{}).line, Invocation: invocation(c, dir)}
 	if err := page.Write(out, &in); err != nil {

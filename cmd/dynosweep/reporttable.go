@@ -18,8 +18,8 @@ const (
 	maxReasons = 8
 	maxBoard   = 16
 
-	leastLabel   = 33 // room for an id and a label, before columns go for it
-	leastPlanner = 52 // the same where labels name settings of the Planner
+	leastLabel = 33 // room for an id and a label, before columns go for it
+	leastNames = 52 // the same where labels name many settings, as of the Planner
 )
 
 // printReport prints the blocks of the page in their order.
@@ -176,7 +176,7 @@ func printBoard(w io.Writer, a *compare.Analysis) error {
 			columns[k].cells = append(columns[k].cells, text)
 		}
 	}
-	err := printFitted(w, widthOf(w), leastPlanner, columns)
+	err := printFitted(w, widthOf(w), leastNames, columns)
 	if n := len(b.Rows) - len(shown); n > 0 {
 		fmt.Fprintf(w, "... and %d more\n", n)
 	}

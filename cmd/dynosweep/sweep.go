@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -64,21 +65,21 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	for _, n := range j.grid.Notices {
 		j.notice("%s", n)
 	}
+	asserts, err := assertions(c.StringSlice("assert"), results.NumericColumns()...)
+	if err != nil {
+		return badInput(err)
+	}
 	switch {
 	case c.Bool("dry-run"):
 		return dryRun(j.stdout, j.grid)
 	case c.Bool("status"):
 		return j.status()
 	}
-	asserts, err := assertions(c.StringSlice("assert"), results.NumericColumns()...)
-	if err != nil {
-		return badInput(err)
-	}
 	if err := j.in.Preload(j.grid); err != nil {
 		return err
 	}
-	if id := c.String("point"); id != "" {
-		return j.onePoint(ctx, id)
+	if c.IsSet("point") {
+		return j.onePoint(ctx, c.String("point"))
 	}
 	tally, err := j.run(ctx)
 	if err != nil {
@@ -101,6 +102,9 @@ func (j *sweepJob) read() error {
 	if d := j.c.Duration("point-timeout"); d < 0 {
 		return badInput(fmt.Errorf("--point-timeout: must not be negative, got %s", d))
 	}
+	if err := j.checkModes(); err != nil {
+		return badInput(err)
+	}
 	path := j.c.Args().First()
 	var err error
 	if j.grid, err = spec.ReadSweep(path, &spec.Files{}); err != nil {
@@ -115,6 +119,30 @@ func (j *sweepJob) read() error {
 	return nil
 }
 
+// checkModes refuses flags of a run beside one that asks for something else: a check
+// that is not made must not look as if it held.
+func (j *sweepJob) checkModes() error {
+	mode := ""
+	for _, name := range [...]string{"dry-run", "status", "point"} {
+		switch {
+		case !j.c.IsSet(name):
+		case mode != "":
+			return fmt.Errorf("--%s and --%s exclude each other", mode, name)
+		default:
+			mode = name
+		}
+	}
+	if mode != "status" && mode != "point" {
+		return nil
+	}
+	for _, name := range [...]string{"assert", "require-complete", "limit", "retry-failed", "point-timeout"} {
+		if j.c.IsSet(name) {
+			return fmt.Errorf("--%s has no effect with --%s: leave one of them out", name, mode)
+		}
+	}
+	return nil
+}
+
 func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 	bar := newProgress(j.console, time.Now)
 	tally, err := sweep.Run(ctx, j.grid, &j.in, sweep.Options{
@@ -125,12 +153,22 @@ func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 	bar.finish()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return tally, &interrupted{fmt.Sprintf("interrupted: %d of %d points are finished in %s; run the same command again to continue",
-			tally.Done+tally.Failed, tally.Total-tally.Skipped, j.dir)}
-	case errors.Is(err, results.ErrOther), errors.Is(err, results.ErrLocked):
+		text := fmt.Sprintf("interrupted: %d of %d points are finished in %s; run the same command again to continue",
+			tally.Done+tally.Failed, tally.Total-tally.Skipped, j.dir)
+		if err != context.Canceled { // something else went wrong too
+			text += "\n" + err.Error()
+		}
+		return tally, &interrupted{text}
+	case mendable(err):
 		return tally, badInput(err)
 	}
 	return tally, err
+}
+
+// mendable reports whether another directory, or a hand on this one, is what is wanted.
+func mendable(err error) bool {
+	return errors.Is(err, results.ErrOther) || errors.Is(err, results.ErrLocked) ||
+		errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrUnusable)
 }
 
 // finish prints the table and says what became of the sweep.
@@ -143,6 +181,9 @@ func (j *sweepJob) finish(t sweep.Tally, asserts []metrics.Assertion) error {
 		return err
 	}
 	printSkipped(j.stdout, j.grid)
+	if t.Uncaptured > 0 {
+		j.notice("--capture-requests: %d points had finished without it, and %s has no rows of them: take another --out, or --point ID for one", t.Uncaptured, results.Requests.File())
+	}
 	fmt.Fprintf(j.stdout, "%d done, %d failed, %d skipped, %d open of %d points; results in %s\n",
 		t.Done, t.Failed, t.Skipped, t.Open(), t.Total, j.dir)
 	errs := checkPoints(frame, asserts, j.c.Bool("require-complete"))
@@ -157,6 +198,9 @@ func (j *sweepJob) status() error {
 	if errors.Is(err, os.ErrNotExist) {
 		fmt.Fprintf(j.stdout, "%s: nothing has run yet; %d points\n", j.dir, len(j.grid.Points))
 		return nil
+	}
+	if mendable(err) {
+		return badInput(err)
 	}
 	if err != nil {
 		return err
@@ -180,7 +224,7 @@ func (j *sweepJob) status() error {
 			t.Done++
 		case ok:
 			t.Failed++
-			fmt.Fprintf(j.stdout, "failed %s: %s\n", f.Key, f.Reason)
+			fmt.Fprintf(j.stdout, "failed %s: %s\n", f.Key, firstLine(f.Reason))
 		}
 	}
 	fmt.Fprintf(j.stdout, "%d done, %d failed, %d skipped, %d open of %d points in %s\n", t.Done, t.Failed, t.Skipped, t.Open(), t.Total, j.dir)
@@ -189,28 +233,46 @@ func (j *sweepJob) status() error {
 
 // onePoint runs one point again and writes everything there is to see of it.
 func (j *sweepJob) onePoint(ctx context.Context, id string) error {
-	ran := false
-	for i := range j.grid.Points {
-		p := &j.grid.Points[i]
-		if p.ID != id && sweep.Key(p).String() != id {
-			continue
-		}
+	points, err := j.named(id)
+	if err != nil {
+		return badInput(err)
+	}
+	for _, p := range points {
 		if p.Skip != "" {
-			return fmt.Errorf("point %s is skipped: %s", id, p.Skip)
+			return fmt.Errorf("point %s is skipped: %s", p.ID, p.Skip)
 		}
-		ran = true
 		if err := j.capture(ctx, p); err != nil {
 			return fmt.Errorf("point %s: %w", sweep.Key(p), err)
 		}
 	}
-	if !ran {
-		return badInput(fmt.Errorf("--point: the specification has no point %q; see the point_id column of points.parquet", id))
-	}
 	return nil
 }
 
+// named are the seeds of the point with that id or beginning of one, or the seed alone
+// that is named with it.
+func (j *sweepJob) named(id string) (out []*spec.Point, err error) {
+	ids := map[string]bool{}
+	for i := range j.grid.Points {
+		p := &j.grid.Points[i]
+		if sweep.Key(p).String() == id {
+			return []*spec.Point{p}, nil
+		}
+		if id != "" && strings.HasPrefix(p.ID, id) {
+			out = append(out, p)
+			ids[p.ID] = true
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return nil, fmt.Errorf("--point: the specification has no point %q; see the point_id column of points.parquet", id)
+	case 1:
+		return out, nil
+	}
+	return nil, fmt.Errorf("--point: %q begins the id of %d points: give more of it", id, len(ids))
+}
+
 func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
-	dir := filepath.Join(j.dir, "point-"+sweep.Key(p).String())
+	dir := results.PointDir(j.dir, sweep.Key(p))
 	files := &outputs{}
 	defer files.discard()
 	run := p.Run
@@ -227,6 +289,7 @@ func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
 			return err
 		}
 	}
-	_, err = runAndReport(ctx, j.console, &j.in, &run, files, w, filepath.Join(dir, "report.json"))
+	r := reporting{j.console, files, w, filepath.Join(dir, "report.json")}
+	_, err = r.run(ctx, &j.in, &run)
 	return err
 }

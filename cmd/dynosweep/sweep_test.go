@@ -8,8 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"dynosweep/results"
+	"dynosweep/sweep"
+	"dynosweep/sweep/spec"
 )
 
 const smallGrid = `name: small
@@ -170,6 +174,118 @@ func TestOnePointAgainWithFullCapture(t *testing.T) {
 	}
 	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "--point", "feed"); exitCode(err) != exitBadInput {
 		t.Errorf("an unknown point: exit %d: %v", exitCode(err), err)
+	}
+}
+
+func TestSweepTablesFitEightyColumns(t *testing.T) {
+	const few = `workload: {synthetic: {input_tokens: 256, output_tokens: 8, requests: 6, concurrency: [1, 2]}}
+topology: {mode: aggregated, workers: [1, 2]}
+engine: {block_size: 16}
+`
+	const many = `workload: {synthetic: {input_tokens: [256, 300], output_tokens: 8, requests: 6}, request_rate: 20}
+topology:
+  - {mode: aggregated, workers: 2}
+  - {mode: disaggregated, prefill_workers: 1, decode_workers: 1, decode_engine: {max_num_batched_tokens: 4096}}
+router: {mode: kv_router, config: {overlap_score_credit: [0.5, 1]}}
+engine: {max_num_batched_tokens: 2048, num_gpu_blocks: 8192}
+planner: [null, {mode: agg, optimization_target: load, decode_scale_up_kv_rate: 90, decode_scale_down_kv_rate: 70, max_gpu_budget: 4, startup_seconds: [0, 60]}]
+sla: {ttft_ms: 500, itl_ms: 50}
+`
+	for name, c := range map[string]struct {
+		text, head string // how the table begins
+		rows       int
+	}{
+		"an axis each":        {few, "  concurrency  workers  GPUs  ", 4},
+		"an axis each, seeds": {few + "router: {mode: kv_router, config: {router_temperature: 0.5}}\nseeds: [1, 2]\n", "  concurrency  workers  ", 4},
+		"names":               {many, "  GPUs  ", 16},
+		"names, seeds":        {many + "seeds: [1, 2]\n", "  GPUs  ", 16},
+	} {
+		out, errs, err := try(t, context.Background(), "sweep", gridFile(t, "name: fits\n"+c.text), "--out", filepath.Join(t.TempDir(), "out"), "-q")
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, errs)
+		}
+		table, _, _ := strings.Cut(out, "  skipped: ")
+		seen := map[string]bool{}
+		for line := range strings.Lines(table) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > leastWidth && strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+			if strings.HasPrefix(line, "  ") {
+				seen[line] = true
+			}
+		}
+		if !strings.HasPrefix(out, c.head) || len(seen) != 1+c.rows {
+			t.Errorf("%s: %d different lines, want %d and the start %q:\n%s", name, len(seen), 1+c.rows, c.head, out)
+		}
+	}
+}
+
+// What a point leaves before the sweep runs does not keep the sweep from its
+// directory.
+func TestOnePointFirstThenTheSweep(t *testing.T) {
+	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
+	bg := context.Background()
+	g, err := spec.ReadSweep(grid, &spec.Files{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := g.Points[0].ID
+	for _, text := range []string{id[:12], id} {
+		if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "--point", text); err != nil {
+			t.Fatalf("--point %s: %v", text, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "point-"+id, "report.json")); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "-q"); err != nil {
+		t.Errorf("after --point: %v", err)
+	}
+	if _, _, err := try(t, bg, "sweep", grid, "--out", dir, "--point", ""); exitCode(err) != exitBadInput {
+		t.Errorf("an empty --point: %v", err)
+	}
+	// Finished points have no rows of requests: that is told.
+	_, errs, err := try(t, bg, "sweep", grid, "--out", dir, "-q", "--capture-requests")
+	if err != nil || !strings.Contains(errs, "8 points had finished without it") {
+		t.Errorf("capture of finished points: %v, %q", err, errs)
+	}
+}
+
+func TestSweepFlagsWithoutEffectAreRefused(t *testing.T) {
+	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
+	for want, args := range map[string][]string{
+		"--dry-run and --status exclude each other":      {"--dry-run", "--status"},
+		"--status and --point exclude each other":        {"--status", "--point", "ab"},
+		"--assert has no effect with --point":            {"--point", "ab", "--assert", "mean_ttft_ms<1"},
+		"--require-complete has no effect with --status": {"--status", "--require-complete"},
+		"--assert: ":          {"--dry-run", "--assert", "mean_ttft_msec<1"},
+		"cannot hold results": {"--out", filepath.Join(grid, "below")},
+		"--point: the specification has no point \"feedbeef\"": {"--point", "feedbeef"},
+	} {
+		_, _, err := try(t, context.Background(), append([]string{"sweep", grid, "--out", dir, "-q"}, args...)...)
+		if exitCode(err) != exitBadInput || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: exit %d, %v, want %q", args, exitCode(err), err, want)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("something was written")
+	}
+}
+
+func TestAssertsNameTheSeed(t *testing.T) {
+	grid := gridFile(t, "name: drawn\nworkload: {synthetic: {input_tokens: 64, output_tokens: 4, requests: 9}, request_rate: 20}\ntopology: {mode: aggregated}\nseeds: [1, 2]\n")
+	_, _, err := try(t, context.Background(), "sweep", grid, "--out", filepath.Join(t.TempDir(), "out"), "-q", "--assert", "mean_ttft_ms<0")
+	if exitCode(err) != exitFailed || !strings.Contains(err.Error(), "-seed1: ") || !strings.Contains(err.Error(), "-seed2: ") {
+		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+}
+
+func TestTimeLeftIsOfTheRunNotOfTheGrid(t *testing.T) {
+	at := time.Unix(0, 0)
+	p := newProgress(console{stderr: io.Discard}, func() time.Time { return at })
+	at = at.Add(10 * time.Second)
+	if text := p.text(sweep.Update{Total: 100, Done: 5, Todo: 6, Ran: 5}); !strings.HasSuffix(text, "0.50 points/s, ETA 2s") {
+		t.Errorf("one of six points is left at a point in two seconds: %s", text)
 	}
 }
 
