@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -35,9 +36,13 @@ type output struct {
 	file *os.File
 }
 
-// create opens path; "-" is stdout. Missing parent directories are made.
+// create opens path; "-" is stdout. Missing parent directories are made. No two
+// outputs may go to one file, or both to stdout.
 func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 	if path == "-" {
+		if slices.ContainsFunc(o.open, func(out *output) bool { return out.path == "" }) {
+			return nil, errors.New("two outputs go to standard output: give one of them a file")
+		}
 		out := &output{Writer: bufio.NewWriter(stdout)}
 		o.open = append(o.open, out)
 		return out, nil
@@ -61,6 +66,9 @@ func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 		out := &output{Writer: bufio.NewWriter(f), path: path, file: f}
 		o.open = append(o.open, out)
 		return out, nil
+	}
+	if slices.ContainsFunc(o.open, func(out *output) bool { return out.path == path }) {
+		return nil, fmt.Errorf("%s: two outputs go to this file", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {

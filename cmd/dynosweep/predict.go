@@ -104,6 +104,7 @@ func predict(ctx context.Context, c *cli.Command) error {
 	}
 	files.before = func() error { return clearOutputDir(dir) }
 	files.echo, files.nested = asJSON, true
-	_, err = runAndReport(ctx, talk, &sweep.Inputs{}, &run, files, w, filepath.Join(dir, "prediction.json"))
+	r := reporting{talk, files, w, filepath.Join(dir, "prediction.json")}
+	_, err = r.run(ctx, &sweep.Inputs{}, &run)
 	return err
 }

@@ -47,7 +47,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	talk := newConsole(c)
-	for _, n := range run.Notices() {
+	for _, n := range append(flags.Idle(&run), run.Notices()...) {
 		talk.notice("%s", n)
 	}
 	files := &outputs{}
@@ -56,7 +56,8 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err := files.observe(c, &run, &w); err != nil {
 		return err
 	}
-	out, err := runAndReport(ctx, talk, &sweep.Inputs{}, &run, files, w, reportPath(c.String("report-json"), time.Now()))
+	r := reporting{talk, files, w, reportPath(c.String("report-json"), time.Now())}
+	out, err := r.run(ctx, &sweep.Inputs{}, &run)
 	if err != nil {
 		return err
 	}
@@ -76,53 +77,65 @@ func assertions(texts []string, more ...string) ([]metrics.Assertion, error) {
 	return out, nil
 }
 
-// runAndReport runs one configuration, writes the files that were asked for and
-// prints the table. Output files open before the run, so that a bad path costs no
-// simulation; none appears if the run fails.
-func runAndReport(ctx context.Context, talk console, in *sweep.Inputs, run *spec.Run, files *outputs, w sweep.Watch, path string) (*sweep.Outcome, error) {
-	stdout := talk.stdout
-	report, err := files.create(path, stdout)
+// reporting is how one configuration is run for its report.
+type reporting struct {
+	talk  console
+	files *outputs
+	watch sweep.Watch
+	path  string // of the report; - is standard output
+}
+
+// run runs the configuration, writes the files that were asked for and prints the
+// table. Output files open before the run, so that a bad path costs no simulation;
+// none appears if the run fails.
+func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *spec.Run) (*sweep.Outcome, error) {
+	report, err := r.files.create(r.path, r.talk.stdout)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	ticks := tickLog{sink: files.ticks}
+	ticks := tickLog{sink: r.files.ticks}
 	if run.Planner != nil {
-		ticks.watch(&w.Observers)
+		ticks.watch(&r.watch.Observers)
 	}
 	for _, d := range run.Provenance() {
-		talk.detail("default %s = %v (%s)", d.Key, d.Value, d.Source)
+		r.talk.detail("default %s = %v (%s)", d.Key, d.Value, d.Source)
 	}
-	out, err := sweep.Execute(ctx, in, run, w)
+	out, err := sweep.Execute(ctx, in, run, r.watch)
 	if err != nil {
 		return nil, err
 	}
-	if err := files.records(out); err != nil {
+	if err := r.files.records(out); err != nil {
 		return nil, err
 	}
+	write := r.document(run, out, &ticks)
+	if err := write(report); err != nil {
+		return nil, err
+	}
+	if err := r.files.commit(); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.files.echo:
+		return out, write(r.talk.stdout)
+	case report.path == "": // the report has standard output for itself
+		return out, printOutcome(r.talk.stderr, run, out, "")
+	}
+	return out, printOutcome(r.talk.stdout, run, out, report.path)
+}
+
+// document is a writer of the report.
+func (r *reporting) document(run *spec.Run, out *sweep.Outcome, ticks *tickLog) func(io.Writer) error {
 	doc := metrics.Report{Summary: out.Summary, Provenance: provenance(run, out)}
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
 		if cut := ticks.cut(out.Result.Ticks); cut != "" {
-			talk.notice("%s", cut)
+			r.talk.notice("%s", cut)
 		}
 	}
-	write := doc.WriteJSON
-	if files.nested {
-		write = func(w io.Writer) error { return printJSON(w, newPrediction(&doc, out)) }
+	if r.files.nested {
+		return func(w io.Writer) error { return printJSON(w, newPrediction(&doc, out)) }
 	}
-	if err := write(report); err != nil {
-		return nil, err
-	}
-	if err := files.commit(); err != nil {
-		return nil, err
-	}
-	if files.echo {
-		return out, write(stdout)
-	}
-	if report.path == "" {
-		stdout = talk.stderr // the report has standard output for itself
-	}
-	return out, printOutcome(stdout, run, out, report.path)
+	return doc.WriteJSON
 }
 
 // figures is what assertions of one run may ask.

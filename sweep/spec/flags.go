@@ -121,6 +121,7 @@ func onlineRefusal(mode string) string {
 func (c *ReplayFlags) topology(f *flagFaults, run *Run) {
 	prefill, decode := c.PrefillEngineArgs != nil, c.DecodeEngineArgs != nil
 	role := func(flag string, text *string) *Role {
+		f.rule(text == nil || *text != "", flag, "the JSON text is empty: leave the flag out for all defaults")
 		r, err := EngineArgs(flag, val(text, ""))
 		f.adopt(err)
 		return r
@@ -269,6 +270,9 @@ func (c *ReplayFlags) synthetic(f *flagFaults) *Workload {
 	}
 	f.rule(c.MaxSimTimeSeconds == nil, "", "--max-sim-time-seconds currently only supports trace-file replay")
 	f.rule(c.AgenticLanes == nil, "", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
+	if _, err := workload.ParseFormat(val(c.TraceFormat, "mooncake")); err != nil {
+		f.bad("--trace-format", err.Error())
+	}
 	return &Workload{Synthetic: &s, ArrivalSeedGiven: c.ArrivalSeed != nil, MaxSimTimeMs: math.Inf(1)}
 }
 

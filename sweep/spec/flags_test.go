@@ -92,6 +92,9 @@ func TestReplayRefusals(t *testing.T) {
 		}), "agentic_mooncake trace format is not supported with replay_concurrency"},
 		{open(func(c *ReplayFlags) { c.TraceFormat = ptr("applied_compute_agentic") }), "--trace-format=applied_compute_agentic requires --replay-concurrency because the source traces do not include first-turn timestamps"},
 		{open(func(c *ReplayFlags) { c.Traces = []string{path + "x"} }), "failed to open trace file " + path + "x: no such file"},
+		{open(func(c *ReplayFlags) { c.Traces = []string{filepath.Dir(path)} }), "failed to open trace file " + filepath.Dir(path) + ": is a directory"},
+		{load(func(c *ReplayFlags) { c.TraceFormat = ptr("zz") }), "--trace-format: trace_format must be 'mooncake'"},
+		{load(func(c *ReplayFlags) { c.ExtraEngineArgs = ptr("") }), "--extra-engine-args: the JSON text is empty"},
 		{load(func(c *ReplayFlags) { c.NumWorkers = ptr[int64](0) }), "invalid replay spec: aggregated pool must start with at least one worker"},
 		{load(func(c *ReplayFlags) { c.NumPrefillWorkers = ptr[int64](2) }), "num_prefill_workers and num_decode_workers are only used for disagg replay; use num_workers for aggregated replay"},
 		{load(func(c *ReplayFlags) { c.PrefillEngineArgs = ptr(prefillArgs) }), "prefill_engine_args and decode_engine_args must be provided together"},
@@ -127,6 +130,59 @@ func TestReplayRefusals(t *testing.T) {
 	} {
 		_, err := c.flags.Resolve(&Files{})
 		wantError(t, err, c.want, c.want)
+	}
+}
+
+func TestIdleFlagsAreTold(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	if err := os.WriteFile(path, []byte(`{"timestamp":0,"output_length":1,"hash_ids":[1]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	seed, one := ptr[uint64](7), ptr[int64](1)
+	for _, c := range []struct {
+		name string
+		edit func(c *ReplayFlags)
+		want string // flags
+	}{
+		{"closed loop", func(c *ReplayFlags) { c.ArrivalSpeedupRatio, c.ArrivalSeed = ptr(2.0), seed }, "--arrival-speedup-ratio --arrival-seed"},
+		{"Poisson", func(c *ReplayFlags) {
+			c.ReplayConcurrency, c.RequestRate, c.ArrivalSpeedupRatio, c.ArrivalSeed = nil, ptr(1.0), ptr(2.0), seed
+		}, ""},
+		{"groups alone", func(c *ReplayFlags) { c.NumPrefixGroups, c.InterTurnDelayMs = one, ptr(3.0) }, "--inter-turn-delay-ms --num-prefix-groups"},
+		{"ratio alone", func(c *ReplayFlags) { c.SharedPrefixRatio = ptr(0.5) }, "--shared-prefix-ratio"},
+		{"sessions", func(c *ReplayFlags) {
+			c.SharedPrefixRatio, c.NumPrefixGroups, c.InterTurnDelayMs, c.TurnsPerSession = ptr(0.5), one, ptr(3.0), ptr[int64](2)
+		}, ""},
+		{"flags of traces", func(c *ReplayFlags) {
+			c.TraceFormat, c.TraceBlockSize, c.ExecutionModel = ptr("weka"), one, ptr("m")
+			c.TraceSharedPrefixRatio, c.TraceNumPrefixGroups = ptr(0.5), one
+		}, "--trace-format --trace-block-size --trace-shared-prefix-ratio --trace-num-prefix-groups --execution-model"},
+		{"round robin", func(c *ReplayFlags) {
+			c.RouterConfig, c.RouterPolicyConfig, c.ModelName, c.RouterSeed = ptr("{}"), ptr("nowhere"), ptr("m"), seed
+			c.AICBackend, c.AICSystem, c.AICModelPath = ptr("vllm"), ptr("h200_sxm"), ptr("Qwen/Qwen3-32B")
+		}, "--router-config --router-policy-config --model-name --router-seed --aic-backend"},
+		{"KV router", func(c *ReplayFlags) { c.RouterMode, c.RouterConfig, c.RouterSeed = ptr("kv_router"), ptr("{}"), seed }, ""},
+		{"no Planner", func(c *ReplayFlags) { c.BenchmarkGranularity = one }, "--benchmark-granularity"},
+		{"a trace", func(c *ReplayFlags) {
+			*c = traced(path)
+			c.ArrivalSeed, c.ExecutionModel, c.TraceNumPrefixGroups, c.TraceBlockSize = seed, ptr("m"), one, ptr[int64](64)
+		}, "--arrival-seed --execution-model --trace-num-prefix-groups"},
+		{"applied", func(c *ReplayFlags) {
+			*c = traced(path)
+			c.TraceFormat, c.ReplayConcurrency, c.TraceSharedPrefixRatio = ptr("applied_compute_agentic"), one, ptr(0.5)
+		}, "--trace-shared-prefix-ratio"},
+	} {
+		flags := closed()
+		c.edit(&flags)
+		run := mustResolve(t, flags)
+		var got []string
+		for _, text := range flags.Idle(&run) {
+			flag, _, _ := strings.Cut(text, " ")
+			got = append(got, flag)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
 	}
 }
 

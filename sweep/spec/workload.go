@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 
@@ -119,7 +120,7 @@ func (w *Workload) seal(files *Files) error {
 	if t := w.Trace; t != nil {
 		t.refs = t.refs[:0]
 		for _, p := range t.Paths {
-			ref, err := files.ref(p)
+			ref, err := t.ref(files, p)
 			if err != nil {
 				what := "failed to open trace file "
 				if t.Load.Format == workload.Dynamo {
@@ -132,6 +133,14 @@ func (w *Workload) seal(files *Files) error {
 	}
 	w.id = digest(w.resolved(false))
 	return nil
+}
+
+// ref describes one trace by its content; only weka has folders of traces.
+func (t *Trace) ref(files *Files, path string) (fileRef, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != workload.Weka {
+		return fileRef{}, errors.New("is a directory")
+	}
+	return files.ref(path)
 }
 
 // resolved is the workload as plain values; the arrival seed stands with the
