@@ -44,43 +44,59 @@ const (
 // leaves at prefill completion and at the terminal signal.
 type book struct {
 	tracking  tracking
+	prefill   bool    // whether prefill load is booked at all
 	ranks     []rank  // [slot]
 	live      index   // which ranks serve a live request with a block
 	entries   []entry // [request]
 	estimator Estimator
 }
 
-// admit books a request of isl tokens on a slot where cached of its tokens were
-// announced as cached when it arrived.
-func (b *book) admit(req, slot, isl, blocks int32, cached int64, trackPrefill bool, p *kv.Prompt, nowNs int64) {
-	for int(req) >= len(b.entries) {
+// admission is what a request takes to the rank that was chosen for it.
+type admission struct {
+	req, slot int32
+	isl       int32 // prompt tokens
+	blocks    int32 // full prompt blocks
+	cached    int64 // prompt tokens announced as cached on the rank at its arrival
+}
+
+// admit books a request with prompt p.
+func (b *book) admit(a admission, p *kv.Prompt, nowNs int64) {
+	for int(a.req) >= len(b.entries) {
 		b.entries = append(b.entries, entry{slot: -1})
 	}
-	e, r := &b.entries[req], &b.ranks[slot]
+	e, r := &b.entries[a.req], &b.ranks[a.slot]
 	if e.slot >= 0 {
-		panic(fmt.Sprintf("router: request %d is booked twice", req))
+		panic(fmt.Sprintf("router: request %d is booked twice", a.req))
 	}
-	*e = entry{slot: slot, blocks: blocks, durNs: unmodeled}
+	*e = entry{slot: a.slot, blocks: a.blocks, durNs: unmodeled}
 	switch b.tracking {
 	case shared:
 		e.prompt = *p
-		r.blocks.retain(p, blocks, &b.live, slot)
+		r.blocks.retain(p, a.blocks, &b.live, a.slot)
 	case unshared:
-		r.unique += int64(blocks)
+		r.unique += int64(a.blocks)
 	}
 	r.requests++
-	uncached := int64(isl) - min(cached, int64(isl))
-	if !trackPrefill || uncached == 0 {
+	cached := min(a.cached, int64(a.isl))
+	if !b.prefill || int64(a.isl) == cached {
 		return
 	}
-	e.tokens = uncached
-	if b.estimator != nil {
-		ms, err := b.estimator.PrefillMs(1, int(uncached), int(min(cached, int64(isl))))
-		if err == nil && ms >= 0 && ms < maxPredictedMs {
-			e.durNs = nanos(ms)
-		}
+	e.tokens = int64(a.isl) - cached
+	e.durNs = b.predict(e.tokens, cached)
+	b.pushPrefill(&r.prefill, a.req, nowNs)
+}
+
+// predict is the time of a prefill of so many tokens behind cached ones, unmodeled
+// if nobody can tell.
+func (b *book) predict(uncached, cached int64) (ns int64) {
+	if b.estimator == nil {
+		return unmodeled
 	}
-	b.pushPrefill(&r.prefill, req, nowNs)
+	ms, err := b.estimator.PrefillMs(1, int(uncached), int(cached))
+	if err != nil || !(ms >= 0 && ms < maxPredictedMs) {
+		return unmodeled
+	}
+	return nanos(ms)
 }
 
 // maxPredictedMs bounds a prediction to what sums of whole nanoseconds can hold.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 )
 
 // Document is the router configuration as written (spec kv-router 3): an absent key
@@ -17,14 +18,14 @@ type Document struct {
 
 // costKeys weigh the parts of a candidate's cost.
 type costKeys struct {
-	OverlapCredit       *float64 `key:"overlap_score_credit"`
-	CreditDecay         *float64 `key:"overlap_score_credit_decay"`
+	OverlapCredit       *float64 `key:"overlap_score_credit" range:"credit"`
+	CreditDecay         *float64 `key:"overlap_score_credit_decay" range:"finite"`
 	PrefillScale        *float64 `key:"prefill_load_scale"`
-	ActiveRequestWeight *float64 `key:"decode_active_request_weight"`
-	OverlapWeight       *float64 `key:"overlap_score_weight,null"` // old name of prefill_load_scale
-	HostWeight          *float64 `key:"host_cache_hit_weight"`     // no simulated engine announces
-	DiskWeight          *float64 `key:"disk_cache_hit_weight"`     // blocks of these tiers
-	Temperature         *float64 `key:"router_temperature"`
+	ActiveRequestWeight *float64 `key:"decode_active_request_weight" range:"finite"`
+	OverlapWeight       *float64 `key:"overlap_score_weight,null"`          // old name of prefill_load_scale
+	HostWeight          *float64 `key:"host_cache_hit_weight" range:"unit"` // no simulated engine announces
+	DiskWeight          *float64 `key:"disk_cache_hit_weight" range:"unit"` // blocks of these tiers
+	Temperature         *float64 `key:"router_temperature" range:"finite"`
 }
 
 // trackKeys choose what the book counts.
@@ -38,7 +39,7 @@ type trackKeys struct {
 
 // queueKeys set up the queue.
 type queueKeys struct {
-	Threshold    *float64 `key:"router_queue_threshold,null"`
+	Threshold    *float64 `key:"router_queue_threshold,null" range:"positive"`
 	Policy       *string  `key:"router_queue_policy" variants:"fcfs lcfs wspt"`
 	PolicyConfig *string  `key:"router_policy_config,null"` // path; the caller reads the file
 }
@@ -54,21 +55,21 @@ type inertKeys struct {
 	TrackingKeyID       *string  `key:"router_tracking_key_id,null"`
 	SnapshotThreshold   *uint32  `key:"router_snapshot_threshold,null"`
 	ResetStates         *bool    `key:"router_reset_states"`
-	TTLSecs             *float64 `key:"router_ttl_secs"`
+	TTLSecs             *float64 `key:"router_ttl_secs" range:"positive"`
 	EventThreads        *uint32  `key:"router_event_threads"`
 	SkipInitialWait     *bool    `key:"skip_initial_worker_wait"`
 	UseRemoteIndexer    *bool    `key:"use_remote_indexer"`
 	ServeIndexer        *bool    `key:"serve_indexer"`
 	SessionPrefixIndex  *bool    `key:"enable_session_prefix_index"`
-	SharedMultiplier    *float64 `key:"shared_cache_multiplier,null"`
+	SharedMultiplier    *float64 `key:"shared_cache_multiplier,null" range:"unit"`
 	SharedType          *string  `key:"shared_cache_type" variants:"none hicache"`
-	PredictedTTLSecs    *float64 `key:"router_predicted_ttl_secs,null"`
+	PredictedTTLSecs    *float64 `key:"router_predicted_ttl_secs,null" range:"positive"`
 	ConditionalEnabled  *bool    `key:"conditional_disagg_enabled"`
 	ConditionalPolicy   *string  `key:"conditional_disagg_policy" variants:"isl_bounding prefill_load isl_or_load"`
 	ConditionalISL      *uint64  `key:"conditional_disagg_eff_isl_threshold"`
-	ConditionalISLRatio *float64 `key:"conditional_disagg_eff_isl_ratio_threshold"`
-	ConditionalPrefill  *float64 `key:"conditional_disagg_prefill_busy_threshold,null"`
-	ConditionalDecode   *float64 `key:"conditional_disagg_decode_busy_threshold,null"`
+	ConditionalISLRatio *float64 `key:"conditional_disagg_eff_isl_ratio_threshold" range:"unit"`
+	ConditionalPrefill  *float64 `key:"conditional_disagg_prefill_busy_threshold,null" range:"positive"`
+	ConditionalDecode   *float64 `key:"conditional_disagg_decode_busy_threshold,null" range:"positive"`
 }
 
 // ParseDocument reads the JSON object of a router configuration, strictly. The
@@ -107,80 +108,84 @@ func (d *Document) faults() []error {
 	return append(d.checkRanges(), d.checkRelations()...)
 }
 
+// ranges are what the tag `range` of a number can ask for: at least 0, at most
+// most. The wording is the reference's.
+var ranges = map[string]struct {
+	most float64
+	rule string
+}{
+	"credit":   {math.MaxFloat64, "must be a finite, non-negative number"},
+	"finite":   {math.MaxFloat64, "must be finite and non-negative"},
+	"positive": {math.Inf(1), "must be greater than or equal to 0"},
+	"unit":     {1, "must be between 0 and 1"},
+}
+
+// outOfRange is the fault of a number, nil if it has none or is absent.
+func outOfRange(key, kind string, v *float64) error {
+	if r := ranges[kind]; v != nil && !(*v >= 0 && *v <= r.most) {
+		return errors.New(key + " " + r.rule)
+	}
+	return nil
+}
+
 func (d *Document) checkRanges() []error {
 	var errs []error
-	number := func(key string, v *float64, most float64, rule string) {
-		if v != nil && !(*v >= 0 && *v <= most) {
-			errs = append(errs, errors.New(key+" "+rule))
+	var fields []field
+	collect(reflect.ValueOf(d).Elem(), &fields)
+	for _, f := range fields {
+		if v, ok := f.value.Interface().(*float64); ok && f.rangeOf != "" {
+			errs = append(errs, outOfRange(f.key, f.rangeOf, v))
 		}
 	}
-	const (
-		nonNegative = "must be finite and non-negative"
-		atLeastZero = "must be greater than or equal to 0"
-		unit        = "must be between 0 and 1"
-	)
-	c, i := &d.Cost, &d.Inert
-	number("overlap_score_credit", c.OverlapCredit, math.MaxFloat64, creditRule)
-	number("overlap_score_credit_decay", c.CreditDecay, math.MaxFloat64, nonNegative)
-	scale := c.PrefillScale
-	if c.OverlapWeight != nil {
-		scale = c.OverlapWeight
+	scale := d.Cost.PrefillScale
+	if d.Cost.OverlapWeight != nil {
+		scale = d.Cost.OverlapWeight
 	}
-	number("prefill_load_scale", scale, math.MaxFloat64, nonNegative)
-	number("decode_active_request_weight", c.ActiveRequestWeight, math.MaxFloat64, nonNegative)
-	number("router_temperature", c.Temperature, math.MaxFloat64, nonNegative)
-	number("host_cache_hit_weight", c.HostWeight, 1, unit)
-	number("disk_cache_hit_weight", c.DiskWeight, 1, unit)
-	number("shared_cache_multiplier", i.SharedMultiplier, 1, unit)
-	number("conditional_disagg_eff_isl_ratio_threshold", i.ConditionalISLRatio, 1, unit)
-	number("router_queue_threshold", d.Queue.Threshold, math.Inf(1), atLeastZero)
-	number("router_ttl_secs", i.TTLSecs, math.Inf(1), atLeastZero)
-	number("router_predicted_ttl_secs", i.PredictedTTLSecs, math.Inf(1), atLeastZero)
-	number("conditional_disagg_prefill_busy_threshold", i.ConditionalPrefill, math.Inf(1), atLeastZero)
-	number("conditional_disagg_decode_busy_threshold", i.ConditionalDecode, math.Inf(1), atLeastZero)
-	if or(i.EventThreads, 1) < 1 {
+	errs = append(errs, outOfRange("prefill_load_scale", "finite", scale))
+	if or(d.Inert.EventThreads, 1) < 1 {
 		errs = append(errs, errors.New("router_event_threads must be at least 1"))
 	}
 	return errs
 }
 
-// creditRule is the reference's own wording for this key.
-const creditRule = "must be a finite, non-negative number"
-
 func (d *Document) checkRelations() []error {
 	i, t := &d.Inert, &d.Track
 	events := or(i.UseKVEvents, true)
 	remote, session := or(i.UseRemoteIndexer, false), or(i.SessionPrefixIndex, false)
-	keyed := or(i.TrackingHash, "") == "keyed-xxh3-v1"
 	var errs []error
-	for _, rule := range []struct {
-		broken  bool
-		message string
-	}{
-		{or(i.DurableKVEvents, false), "durable_kv_events=true is not supported by this runtime"},
-		{or(t.OutputBlocks, false) && !or(t.ActiveBlocks, true),
-			"router_track_output_blocks requires router_track_active_blocks=true"},
-		{d.models() && !or(t.PrefillTokens, true), "router_prefill_load_model requires router_track_prefill_tokens=true"},
-		{remote && or(i.ServeIndexer, false), "use_remote_indexer and serve_indexer are mutually exclusive"},
-		{session && remote, "enable_session_prefix_index is not supported with use_remote_indexer=true"},
-		{session && !events, "enable_session_prefix_index requires use_kv_events=true"},
-		{i.PredictedTTLSecs != nil && !events, "router_predicted_ttl_secs requires use_kv_events=true"},
-		{keyed && i.TrackingKeyFile == nil, "keyed-xxh3-v1 requires router_tracking_key_file"},
-		{keyed && i.TrackingKeyFile != nil && or(i.TrackingKeyID, "") == "",
-			"keyed-xxh3-v1 requires a nonempty router_tracking_key_id"},
-		{!keyed && (i.TrackingKeyFile != nil || i.TrackingKeyID != nil),
-			"router tracking key options require router_tracking_hash=keyed-xxh3-v1"},
-	} {
-		if rule.broken {
-			errs = append(errs, errors.New(rule.message))
+	refuse := func(broken bool, message string) {
+		if broken {
+			errs = append(errs, errors.New(message))
 		}
 	}
-	if name := conditionalNames[or(i.ConditionalPolicy, "")]; name != "" && or(i.ConditionalEnabled, false) &&
-		i.ConditionalPrefill == nil && d.Queue.Threshold == nil {
-		errs = append(errs, fmt.Errorf("conditional_disagg policy=%s needs prefill_busy_threshold, but neither "+
-			"--router-conditional-disagg-config {\"prefill_busy_threshold\": ...} nor --router-queue-threshold is set", name))
+	refuse(or(i.DurableKVEvents, false), "durable_kv_events=true is not supported by this runtime")
+	refuse(or(t.OutputBlocks, false) && !or(t.ActiveBlocks, true),
+		"router_track_output_blocks requires router_track_active_blocks=true")
+	refuse(d.models() && !or(t.PrefillTokens, true), "router_prefill_load_model requires router_track_prefill_tokens=true")
+	refuse(remote && or(i.ServeIndexer, false), "use_remote_indexer and serve_indexer are mutually exclusive")
+	refuse(session && remote, "enable_session_prefix_index is not supported with use_remote_indexer=true")
+	refuse(session && !events, "enable_session_prefix_index requires use_kv_events=true")
+	refuse(i.PredictedTTLSecs != nil && !events, "router_predicted_ttl_secs requires use_kv_events=true")
+	if or(i.TrackingHash, "") == "keyed-xxh3-v1" {
+		refuse(i.TrackingKeyFile == nil, "keyed-xxh3-v1 requires router_tracking_key_file")
+		refuse(i.TrackingKeyFile != nil && or(i.TrackingKeyID, "") == "",
+			"keyed-xxh3-v1 requires a nonempty router_tracking_key_id")
+	} else {
+		refuse(i.TrackingKeyFile != nil || i.TrackingKeyID != nil,
+			"router tracking key options require router_tracking_hash=keyed-xxh3-v1")
 	}
+	refuse(d.lacksBusyLine(), "conditional_disagg policy="+conditionalNames[or(i.ConditionalPolicy, "")]+
+		" needs prefill_busy_threshold, but neither --router-conditional-disagg-config "+
+		`{"prefill_busy_threshold": ...} nor --router-queue-threshold is set`)
 	return errs
+}
+
+// lacksBusyLine reports a policy of conditional disaggregation that compares with a
+// busy line, where none is given.
+func (d *Document) lacksBusyLine() bool {
+	i := &d.Inert
+	return or(i.ConditionalEnabled, false) && conditionalNames[or(i.ConditionalPolicy, "")] != "" &&
+		i.ConditionalPrefill == nil && d.Queue.Threshold == nil
 }
 
 // conditionalNames are the policies that need a busy line, as messages name them.
@@ -191,6 +196,10 @@ func (d *Document) models() bool { return or(d.Track.LoadModel, "none") != "none
 
 // PolicyPath returns the path of the policy file that the document names, else "".
 func (d *Document) PolicyPath() string { return or(d.Queue.PolicyConfig, "") }
+
+// Check reports what is wrong with the settings of a policy file over the document,
+// which by itself is valid.
+func (d Document) Check(p *Policy) error { return p.overlay(&d) }
 
 // Completion is what a document lacks to be a configuration.
 type Completion struct {
@@ -203,7 +212,7 @@ type Completion struct {
 // Config applies the settings of the policy file, which win over the document, then
 // the defaults.
 func (d Document) Config(with Completion) (Config, error) {
-	if err := with.Policy.apply(&d); err != nil {
+	if err := errors.Join(with.Policy.Refusal(), with.Policy.overlay(&d)); err != nil {
 		return Config{}, err
 	}
 	if d.models() && with.Estimator == nil {

@@ -78,7 +78,7 @@ func NewKV(o Options) (*KV, error) {
 	k := &KV{cfg: cfg, side: o.Side, blockSize: int32(o.BlockSize), dpSize: int32(o.DPSize), lagMs: o.EventLagMs,
 		batchTokens: float64(o.MaxBatchedTokens),
 		index:       newIndex(), queue: newQueue(cfg.Profile.Classes),
-		book:    book{live: newIndex(), estimator: cfg.Estimator},
+		book:    book{live: newIndex(), prefill: cfg.TrackPrefillTokens, estimator: cfg.Estimator},
 		ties:    rng.Stream(o.Seed, "router ties "+o.Side.String()),
 		softmax: rng.Stream(o.Seed, "router softmax "+o.Side.String())}
 	if o.MaxBatchedTokens == 0 {
@@ -172,8 +172,8 @@ func (k *KV) admit(req, isl int32, p *kv.Prompt, nowMs float64) (Route, error) {
 		return Route{}, err
 	}
 	l := &k.loads[k.choose()]
-	cached := int64(l.cached) * int64(k.blockSize)
-	k.book.admit(req, l.slot, isl, blocks, cached, k.cfg.TrackPrefillTokens, p, nowNs)
+	k.book.admit(admission{req: req, slot: l.slot, isl: isl, blocks: blocks,
+		cached: int64(l.cached) * int64(k.blockSize)}, p, nowNs)
 	k.check()
 	at := k.book.ranks[l.slot].Rank
 	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: l.cached, BestBlocks: best,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -50,20 +51,32 @@ type jsonParser struct {
 }
 
 // place is the line and column of the last character read.
-func (p *jsonParser) place() (line, column int) {
-	read := p.data[:min(int(p.dec.InputOffset()), len(p.data))]
+func (p *jsonParser) place() (line, column int) { return p.placeOf(p.dec.InputOffset()) }
+
+// placeOf is the line and column of the last of so many characters.
+func (p *jsonParser) placeOf(offset int64) (line, column int) {
+	read := p.data[:min(int(offset), len(p.data))]
 	return bytes.Count(read, []byte("\n")) + 1, len(read) - (bytes.LastIndexByte(read, '\n') + 1)
 }
 
 func (p *jsonParser) fail(format string, args ...any) error {
-	line, column := p.place()
-	return fmt.Errorf("%s at line %d column %d", fmt.Sprintf(format, args...), line, column)
+	return p.failAt(p.dec.InputOffset(), fmt.Sprintf(format, args...))
+}
+
+func (p *jsonParser) failAt(offset int64, message string) error {
+	line, column := p.placeOf(offset)
+	return fmt.Errorf("%s at line %d column %d", message, line, column)
 }
 
 func (p *jsonParser) token() (json.Token, error) {
 	tok, err := p.dec.Token()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, p.fail("EOF while parsing a value")
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		// the decoder's own complaints do not count the character at fault, its scanner's do
+		return nil, p.failAt(max(syntax.Offset, p.dec.InputOffset()+1), syntax.Error())
 	}
 	if err != nil {
 		return nil, p.fail("%s", strings.TrimPrefix(err.Error(), "json: "))
@@ -194,12 +207,13 @@ type options struct {
 	null     bool     // null means absent
 	required bool     // absent is an error
 	variants []string // the strings allowed
+	rangeOf  string   // the numbers allowed, a key of ranges
 }
 
 func optionsOf(f reflect.StructField) options {
 	key, rest, _ := strings.Cut(f.Tag.Get("key"), ",")
 	return options{key: key, null: strings.Contains(rest, "null"), required: strings.Contains(rest, "required"),
-		variants: strings.Fields(f.Tag.Get("variants"))}
+		variants: strings.Fields(f.Tag.Get("variants")), rangeOf: f.Tag.Get("range")}
 }
 
 // decode fills the struct that dst points to from a mapping, strictly: a key that
@@ -279,55 +293,45 @@ func set(n *Node, path string, o options, dst reflect.Value) error {
 		dst.SetZero()
 		return nil
 	}
-	var ok bool
-	var expected string
 	switch p := dst.Addr().Interface().(type) {
 	case **Node:
 		*p = n
 		return nil
 	case **float64:
-		expected = "f64"
-		var f float64
-		if f, ok = n.float(); ok {
-			*p = &f
-		}
+		return scalar(n, path, "f64", p, n.float)
 	case **bool:
-		expected = "a boolean"
-		var b bool
-		if b, ok = n.Value.(bool); ok {
-			*p = &b
-		}
+		return scalar(n, path, "a boolean", p, n.boolean)
 	case **uint32:
-		expected = "u32"
-		var u uint64
-		if u, ok = n.unsigned(32); ok {
-			u32 := uint32(u)
-			*p = &u32
-		}
+		return scalar(n, path, "u32", p, n.uint32)
 	case **uint64:
-		expected = "usize"
-		var u uint64
-		if u, ok = n.unsigned(64); ok {
-			*p = &u
-		}
+		return scalar(n, path, "usize", p, n.uint64)
 	case **string:
-		expected = "a string"
-		var s string
-		if s, ok = n.text(); ok && len(o.variants) > 0 && !slices.Contains(o.variants, s) {
-			return n.fault(path, "unknown variant `%s`, expected %s", s, oneOf(o.variants))
+		if err := scalar(n, path, "a string", p, n.text); err != nil {
+			return err
 		}
-		*p = &s
-	default:
-		return setList(n, path, dst)
+		if len(o.variants) > 0 && !slices.Contains(o.variants, **p) {
+			return n.fault(path, "unknown variant `%s`, expected %s", **p, oneOf(o.variants))
+		}
+		return nil
 	}
-	if !ok {
-		what := "invalid type"
-		if _, isInt := n.Value.(int64); isInt && (expected == "u32" || expected == "usize") {
+	return setList(n, path, dst)
+}
+
+// scalar stores what read makes of a node, or says what was expected of it.
+func scalar[T any](n *Node, path, expected string, dst **T, read func() (T, bool)) error {
+	v, ok := read()
+	if ok {
+		*dst = &v
+		return nil
+	}
+	what := "invalid type"
+	if expected == "u32" || expected == "usize" {
+		switch n.Value.(type) {
+		case int64, uint64: // a number of the right kind, out of range
 			what = "invalid value"
 		}
-		return n.fault(path, "%s: %s, expected %s", what, n.shown(), expected)
 	}
-	return nil
+	return n.fault(path, "%s: %s, expected %s", what, n.shown(), expected)
 }
 
 // setList stores a list of structs.
@@ -358,21 +362,24 @@ func (n *Node) float() (float64, bool) {
 	return 0, false
 }
 
-// unsigned returns a non-negative integer of at most so many bits.
-func (n *Node) unsigned(bits int) (uint64, bool) {
-	var u uint64
+func (n *Node) boolean() (bool, bool) {
+	v, ok := n.Value.(bool)
+	return v, ok
+}
+
+func (n *Node) uint64() (uint64, bool) {
 	switch v := n.Value.(type) {
 	case int64:
-		if v < 0 {
-			return 0, false
-		}
-		u = uint64(v)
+		return uint64(v), v >= 0
 	case uint64:
-		u = v
-	default:
-		return 0, false
+		return v, true
 	}
-	return u, bits == 64 || u>>bits == 0
+	return 0, false
+}
+
+func (n *Node) uint32() (uint32, bool) {
+	v, ok := n.uint64()
+	return uint32(v), ok && v <= math.MaxUint32
 }
 
 // text returns a string, or a scalar of another type as written if that is known.

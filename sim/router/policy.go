@@ -186,41 +186,54 @@ func (p *Policy) selectDefault(keys *selectionKeys) error {
 
 // build checks what the file means.
 func (p *Policy) build(keys *policyKeys, models []namedKeys, selection *selectionKeys) error {
-	present := 0
-	for _, there := range []bool{keys.Family != nil, keys.Buckets != nil, keys.Classes != nil} {
-		if there {
-			present++
-		}
-	}
-	if present == 0 && absent(keys.Router) && len(models) == 0 && selection == nil && p.refusal == nil {
+	root := profileKeys{keys.Family, keys.Classes, keys.Buckets}
+	if root.given() == 0 && absent(keys.Router) && len(models) == 0 && selection == nil && p.refusal == nil {
 		return errors.New("router policy config must define router settings, a root profile, " +
 			"at least one model profile, worker_selection, or request_classifier")
 	}
 	if err := p.readSettings(keys.Router); err != nil {
 		return err
 	}
-	if present > 0 && present < 3 {
-		return errors.New("root profile must specify default_policy_family, uncached_isl_buckets, " +
-			"and policy_classes when any root profile field is present")
+	if err := p.readProfiles(&root, models); err != nil {
+		return err
 	}
-	var err error
-	if present == 3 {
-		if p.root, err = newProfile("root", *keys.Family, keys.Buckets, keys.Classes); err != nil {
+	if selection != nil {
+		return p.selectDefault(selection)
+	}
+	return nil
+}
+
+// given is the number of fields that are there.
+func (k *profileKeys) given() (n int) {
+	for _, there := range []bool{k.Family != nil, k.Buckets != nil, k.Classes != nil} {
+		if there {
+			n++
+		}
+	}
+	return n
+}
+
+// readProfiles resolves the root profile, if its fields are there, and the models'.
+func (p *Policy) readProfiles(root *profileKeys, models []namedKeys) (err error) {
+	switch root.given() {
+	case 0:
+	case 3:
+		if p.root, err = newProfile("root", root); err != nil {
 			return err
 		}
+	default:
+		return errors.New("root profile must specify default_policy_family, uncached_isl_buckets, " +
+			"and policy_classes when any root profile field is present")
 	}
 	for _, m := range models {
 		if m.name == "" {
 			return errors.New("model profile name must not be empty")
 		}
-		profile, err := newProfile(fmt.Sprintf("model %q", m.name), *m.keys.Family, m.keys.Buckets, m.keys.Classes)
+		profile, err := newProfile(fmt.Sprintf("model %q", m.name), &m.keys)
 		if err != nil {
 			return err
 		}
 		p.models = append(p.models, modelProfile{m.name, profile})
-	}
-	if selection != nil {
-		return p.selectDefault(selection)
 	}
 	return nil
 }
@@ -258,19 +271,17 @@ func (p *Policy) readSettings(n *Node) error {
 		}
 	}
 	if len(unknown) > 0 {
-		return fmt.Errorf("unknown router setting: %s", slices.Min(unknown))
+		return fmt.Errorf("unknown router setting: %s (a policy file may set %s; the others stand in the router config)",
+			slices.Min(unknown), strings.Join(overlayAllowed, ", "))
 	}
 	p.settings = pairs
 	return decode(&Node{Line: n.Line, Column: n.Column, Value: pairs}, "router", &overlayKeys{})
 }
 
-// apply lays the settings over a document and checks the result.
-func (p *Policy) apply(d *Document) error {
+// overlay lays the settings over a document and checks the result.
+func (p *Policy) overlay(d *Document) error {
 	if p == nil {
 		return nil
-	}
-	if p.refusal != nil {
-		return p.refusal
 	}
 	keys := overlayKeys{Document: *d}
 	if err := decode(&Node{Value: p.settings}, "router", &keys); err != nil {
@@ -282,6 +293,15 @@ func (p *Policy) apply(d *Document) error {
 			"the local side indexer is TTL-only")
 	}
 	return errors.Join(d.faults()...)
+}
+
+// Refusal is what the file asks for and an offline replay with a KV router cannot
+// do; nil: nothing.
+func (p *Policy) Refusal() error {
+	if p == nil {
+		return nil
+	}
+	return p.refusal
 }
 
 // profile returns the profile of a model, else the root profile, else nil.
@@ -309,20 +329,21 @@ func checkName(label, kind, name string) error {
 }
 
 // newProfile checks and resolves one profile; label names it in messages.
-func newProfile(label, defaultFamily string, buckets []bucketKey, classes []classKeys) (*Profile, error) {
+func newProfile(label string, keys *profileKeys) (*Profile, error) {
+	defaultFamily := *keys.Family
 	if err := checkName(label, "policy family", defaultFamily); err != nil {
 		return nil, err
 	}
-	if len(classes) == 0 {
+	if len(keys.Classes) == 0 {
 		return nil, fmt.Errorf("%s policy_classes must not be empty", label)
 	}
 	p := &Profile{}
-	bucketNames, err := p.readBuckets(label, buckets)
+	bucketNames, err := p.readBuckets(label, keys.Buckets)
 	if err != nil {
 		return nil, err
 	}
-	for i := range classes {
-		if err := p.readClass(label, &classes[i], bucketNames); err != nil {
+	for i := range keys.Classes {
+		if err := p.readClass(label, &keys.Classes[i], bucketNames); err != nil {
 			return nil, err
 		}
 	}

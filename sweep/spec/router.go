@@ -47,19 +47,19 @@ func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) 
 	if err != nil {
 		return nil, d.fault(err)
 	}
+	with := router.Completion{ModelName: d.modelName}
+	if with.Policy, err = d.readPolicy(doc, files); err != nil {
+		return nil, err
+	}
 	if !d.kv {
 		return r, nil
 	}
-	with := router.Completion{ModelName: d.modelName}
 	if queuePolicy != "" {
 		p, err := router.ParseQueuePolicy(queuePolicy)
 		if err != nil {
 			return nil, d.fault(err)
 		}
 		with.QueuePolicy = &p
-	}
-	if with.Policy, err = d.readPolicy(doc, files); err != nil {
-		return nil, err
 	}
 	if d.estimator != nil {
 		with.Estimator = prefillEstimator{}
@@ -83,6 +83,8 @@ func (d *routerDoc) fault(err error) error {
 	return errors.Join(list...)
 }
 
+// readPolicy reads the policy file, nil without one, and what it says about the
+// configuration. A round robin uses neither; both have to be right all the same.
 func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Policy, error) {
 	path, origin := d.policy, d.policyAt
 	if path == "" {
@@ -103,8 +105,14 @@ func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Poli
 		n = &node{}
 	}
 	p, err := router.ParsePolicy(path, n.router())
+	if err == nil {
+		err = doc.Check(p)
+	}
+	if err == nil && d.kv {
+		err = p.Refusal()
+	}
 	if err != nil {
-		return nil, &Fault{Origin: origin, Msg: err.Error()}
+		return nil, (&routerDoc{origin: path}).fault(err)
 	}
 	return p, nil
 }
