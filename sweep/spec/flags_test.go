@@ -158,7 +158,7 @@ func TestIdleFlagsAreTold(t *testing.T) {
 			c.TraceSharedPrefixRatio, c.TraceNumPrefixGroups = ptr(0.5), one
 		}, "--trace-format --trace-block-size --trace-shared-prefix-ratio --trace-num-prefix-groups --execution-model"},
 		{"round robin", func(c *ReplayFlags) {
-			c.RouterConfig, c.RouterPolicyConfig, c.ModelName, c.RouterSeed = ptr("{}"), ptr("nowhere"), ptr("m"), seed
+			c.RouterConfig, c.RouterPolicyConfig, c.ModelName, c.RouterSeed = ptr("{}"), ptr("../../sim/router/testdata/policy.json"), ptr("m"), seed
 			c.AICBackend, c.AICSystem, c.AICModelPath = ptr("vllm"), ptr("h200_sxm"), ptr("Qwen/Qwen3-32B")
 		}, "--router-config --router-policy-config --model-name --router-seed --aic-backend"},
 		{"KV router", func(c *ReplayFlags) { c.RouterMode, c.RouterConfig, c.RouterSeed = ptr("kv_router"), ptr("{}"), seed }, ""},
