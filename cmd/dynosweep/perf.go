@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,7 @@ func modelFlags() []cli.Flag {
 		&cli.StringFlag{Name: "backend-version", Usage: "version of the tables: current, previous, next, or its number"},
 		&cli.StringFlag{Name: "systems-path", Usage: "systems `DIR` or wheel to read instead of the built-in tables"},
 		&cli.IntFlag{Name: "tp-size", Usage: "tensor parallelism", Value: 1},
+		&cli.IntFlag{Name: "pp-size", Usage: "pipeline parallelism", Value: 1},
 		&cli.IntFlag{Name: "attention-dp-size", Usage: "attention data parallelism", Value: 1},
 		&cli.IntFlag{Name: "moe-tp-size", Usage: "expert tensor parallelism", Value: 1},
 		&cli.IntFlag{Name: "moe-ep-size", Usage: "expert parallelism", Value: 1},
@@ -70,23 +72,29 @@ func modelFlags() []cli.Flag {
 		&cli.StringFlag{Name: "moe-dtype", Usage: "number format of experts"},
 		&cli.StringFlag{Name: "fmha-dtype", Usage: "number format of attention"},
 		&cli.StringFlag{Name: "kv-cache-dtype", Usage: "number format of the KV cache"},
-		&cli.StringFlag{Name: "comm-dtype", Usage: "number format of communication"},
+		&cli.StringFlag{Name: "comm-dtype", Usage: "number format of communication: half, int8 or fp8; collectives are measured in half whatever it is"},
+		&cli.StringFlag{Name: "attention-backend", Usage: "attention kernel of the tables instead of the framework's own"},
 		&cli.StringFlag{Name: "mode", Usage: "SILICON, HYBRID, EMPIRICAL or SOL", Value: "SILICON"},
 		&cli.BoolFlag{Name: "decode-qk-norm", Usage: "price query and key norms in decode too, as newer cores do"},
 	}
 }
 
 func perfModelConfig(c *cli.Command) (aic.ModelConfig, error) {
+	for _, size := range []string{"tp-size", "pp-size", "attention-dp-size", "moe-tp-size", "moe-ep-size"} {
+		if n := c.Int(size); n < 1 {
+			return aic.ModelConfig{}, fmt.Errorf("--%s must be at least 1, got %d", size, n)
+		}
+	}
 	mode, err := aic.ParseMode(c.String("mode"))
 	if err != nil {
 		return aic.ModelConfig{}, fmt.Errorf("--mode: %w", err)
 	}
 	return aic.ModelConfig{
-		Model: c.String("model"), TP: c.Int("tp-size"), AttentionDP: c.Int("attention-dp-size"),
+		Model: c.String("model"), TP: c.Int("tp-size"), PP: c.Int("pp-size"), AttentionDP: c.Int("attention-dp-size"),
 		MoETP: c.Int("moe-tp-size"), MoEEP: c.Int("moe-ep-size"), NextN: c.Int("nextn"),
 		GEMM: c.String("gemm-dtype"), MoE: c.String("moe-dtype"), FMHA: c.String("fmha-dtype"),
 		KVCache: c.String("kv-cache-dtype"), Comm: c.String("comm-dtype"),
-		Mode: mode, DecodeQKNorm: c.Bool("decode-qk-norm"),
+		Mode: mode, AttentionBackend: c.String("attention-backend"), DecodeQKNorm: c.Bool("decode-qk-norm"),
 	}, nil
 }
 
@@ -112,9 +120,18 @@ func perfModel(c *cli.Command) (*aic.Model, error) {
 	return m, badInput(err)
 }
 
-// perfBatch answers a CSV file; the formats that its columns leave open come from
-// the flags.
-func perfBatch(c *cli.Command, answer func(io.Writer, io.Reader, string, aic.ModelConfig) error) error {
+// perRow are the flags that the columns of a batch stand for.
+var perRow = []string{"model", "system", "backend", "backend-version", "phase", "batch-size", "length", "prefix",
+	"memory-fraction", "block-size", "max-num-batched-tokens", "ops", "json"}
+
+// perfBatch answers a CSV file; sizes and formats that its columns leave open come
+// from the flags.
+func perfBatch(ctx context.Context, c *cli.Command, answer func(context.Context, io.Writer, io.Reader, string, aic.ModelConfig) error) error {
+	for _, name := range perRow {
+		if c.IsSet(name) {
+			return badInput(fmt.Errorf("--%s has no effect with --batch: the columns of the file ask, and CSV answers", name))
+		}
+	}
 	cfg, err := perfModelConfig(c)
 	if err != nil {
 		return badInput(err)
@@ -124,8 +141,17 @@ func perfBatch(c *cli.Command, answer func(io.Writer, io.Reader, string, aic.Mod
 		return badInput(err)
 	}
 	defer f.Close()
-	if err := answer(c.Root().Writer, f, c.String("systems-path"), cfg); err != nil {
-		return badInput(fmt.Errorf("%s: %w", c.String("batch"), err))
+	err = answer(ctx, c.Root().Writer, f, c.String("systems-path"), cfg)
+	if errors.Is(err, aic.ErrBatch) {
+		return badInput(fmt.Errorf("%s:%w", c.String("batch"), err))
+	}
+	return err
+}
+
+// noArguments refuses what no flag names.
+func noArguments(c *cli.Command) error {
+	if c.NArg() > 0 {
+		return badInput(fmt.Errorf("unexpected argument %q", c.Args().First()))
 	}
 	return nil
 }
@@ -141,9 +167,12 @@ type stepAnswer struct {
 	Ops       []aic.OpCost `json:"ops,omitempty"`
 }
 
-func perfStep(_ context.Context, c *cli.Command) error {
+func perfStep(ctx context.Context, c *cli.Command) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
 	if c.String("batch") != "" {
-		return perfBatch(c, aic.BatchSteps)
+		return perfBatch(ctx, c, aic.BatchSteps)
 	}
 	a := stepAnswer{Phase: c.String("phase"), Batch: c.Int("batch-size"), Length: c.Int("length"), Prefix: c.Int("prefix")}
 	switch {
@@ -153,6 +182,8 @@ func perfStep(_ context.Context, c *cli.Command) error {
 		return badInput(errors.New("--batch-size and --length must be at least 1"))
 	case a.Prefix < 0 || a.Prefix >= a.Length:
 		return badInput(errors.New("--prefix must be at least 0 and below --length"))
+	case a.Phase == "decode" && a.Prefix > 0:
+		return badInput(errors.New("--prefix is of prefill: the --length of a decode pass is the whole context"))
 	}
 	m, err := perfModel(c)
 	if err != nil {
@@ -179,14 +210,16 @@ func (a *stepAnswer) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, a)
 	}
-	fmt.Fprintf(w, "%s of %d requests, length %d, prefix %d: %.6f ms\n", a.Phase, a.Batch, a.Length, a.Prefix, a.LatencyMs)
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%s of %d requests, length %d, prefix %d: %.6f ms\n", a.Phase, a.Batch, a.Length, a.Prefix, a.LatencyMs)
 	for _, op := range a.Ops {
-		fmt.Fprintf(w, "  %-36s %12.6f ms\n", op.Name, op.Ms)
+		fmt.Fprintf(&out, "  %-36s %12.6f ms\n", op.Name, op.Ms)
 	}
 	if a.Outside {
-		fmt.Fprintln(w, "  outside the measured grid: extrapolated")
+		fmt.Fprintln(&out, "  outside the measured grid: extrapolated")
 	}
-	return nil
+	_, err := w.Write(out.Bytes())
+	return err
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -210,9 +243,12 @@ type memoryPart struct {
 	Bytes float64 `json:"bytes"`
 }
 
-func perfCapacity(_ context.Context, c *cli.Command) error {
+func perfCapacity(ctx context.Context, c *cli.Command) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
 	if c.String("batch") != "" {
-		return perfBatch(c, aic.BatchCapacity)
+		return perfBatch(ctx, c, aic.BatchCapacity)
 	}
 	m, err := perfModel(c)
 	if err != nil {
@@ -241,15 +277,17 @@ func (a *capacityAnswer) print(w io.Writer, asJSON bool) error {
 	if asJSON {
 		return printJSON(w, a)
 	}
-	fmt.Fprintf(w, "%d KV blocks per rank: %d tokens of %d bytes\n", a.Blocks, a.Tokens, a.BytesPerToken)
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%d KV blocks per rank: %d tokens of %d bytes\n", a.Blocks, a.Tokens, a.BytesPerToken)
 	for _, p := range a.Memory {
-		fmt.Fprintf(w, "  %-36s %16.0f bytes\n", p.Name, p.Bytes)
+		fmt.Fprintf(&out, "  %-36s %16.0f bytes\n", p.Name, p.Bytes)
 		if p.Name != "weights" {
 			continue
 		}
 		for _, op := range a.Ops {
-			fmt.Fprintf(w, "    %-34s %16.0f bytes\n", op.Name, op.Bytes)
+			fmt.Fprintf(&out, "    %-34s %16.0f bytes\n", op.Name, op.Bytes)
 		}
 	}
-	return nil
+	_, err := w.Write(out.Bytes())
+	return err
 }

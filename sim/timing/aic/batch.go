@@ -1,8 +1,9 @@
 package aic
 
 import (
+	"context"
 	"encoding/csv"
-	"fmt"
+	"errors"
 	"io"
 	"slices"
 	"strconv"
@@ -19,11 +20,12 @@ var (
 // ("tp_size=2;moe_ep_size=2"), phase (prefill or decode), batch, length (full prompt,
 // or context with the current token) and prefix, and writes the same rows in order
 // with latency_ms and error. systemsPath is as in Config, base gives what the columns
-// leave open. A row that cannot be priced has an error; only unreadable CSV fails.
-func BatchSteps(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
-	models := map[string]*Model{}
-	return batch(w, r, []string{"model", "system", "backend", "parallel", "phase", "batch", "length"}, stepAnswers, func(get func(string) string) ([]string, error) {
-		m, err := batchModel(models, get, systemsPath, base)
+// leave open. A row that cannot be priced has an error; only unreadable CSV, a failed
+// write and the end of ctx stop the batch, after the rows before.
+func BatchSteps(ctx context.Context, w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
+	models := batchModels{}
+	return batch(ctx, w, r, []string{"model", "system", "backend", "parallel", "phase", "batch", "length"}, stepAnswers, func(get func(string) string) ([]string, error) {
+		m, err := models.get(get, systemsPath, base)
 		if err != nil {
 			return nil, err
 		}
@@ -50,9 +52,9 @@ func BatchSteps(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) 
 // BatchCapacity reads rows of model, system, backend, parallel, memory_fraction,
 // block_size and max_num_batched_tokens, and writes the same rows in order with
 // num_gpu_blocks, kv_tokens, kv_bytes_per_token and error.
-func BatchCapacity(w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
-	models := map[string]*Model{}
-	return batch(w, r, []string{"model", "system", "backend", "parallel", "block_size", "max_num_batched_tokens"}, capacityAnswers, func(get func(string) string) ([]string, error) {
+func BatchCapacity(ctx context.Context, w io.Writer, r io.Reader, systemsPath string, base ModelConfig) error {
+	models := batchModels{}
+	return batch(ctx, w, r, []string{"model", "system", "backend", "parallel", "block_size", "max_num_batched_tokens"}, capacityAnswers, func(get func(string) string) ([]string, error) {
 		n, err := batchInts(get, "block_size", "max_num_batched_tokens")
 		if err != nil {
 			return nil, err
@@ -63,7 +65,7 @@ func BatchCapacity(w io.Writer, r io.Reader, systemsPath string, base ModelConfi
 				return nil, classed(ErrConfig, "memory_fraction: not a number: %q", s)
 			}
 		}
-		m, err := batchModel(models, get, systemsPath, base)
+		m, err := models.get(get, systemsPath, base)
 		if err != nil {
 			return nil, err
 		}
@@ -88,18 +90,12 @@ func batchInts(get func(string) string, names ...string) ([]int, error) {
 }
 
 // batch runs answer over the rows of a CSV with a header. The answer's last column is
-// the error's.
-func batch(w io.Writer, r io.Reader, needed, answers []string, answer func(func(string) string) ([]string, error)) error {
+// the error's. What cannot be read is an ErrBatch that begins with the line.
+func batch(ctx context.Context, w io.Writer, r io.Reader, needed, answers []string, answer func(func(string) string) ([]string, error)) error {
 	in := csv.NewReader(r)
-	head, err := in.Read()
+	head, err := batchHeader(in, needed)
 	if err != nil {
-		return fmt.Errorf("header: %w", err)
-	}
-	head = slices.Clone(head)
-	for _, n := range needed {
-		if !slices.Contains(head, n) {
-			return fmt.Errorf("header: no column %q (needed: %s)", n, strings.Join(needed, ", "))
-		}
+		return err
 	}
 	var kept []int
 	var row []string
@@ -115,12 +111,12 @@ func batch(w io.Writer, r io.Reader, needed, answers []string, answer func(func(
 	}
 	for {
 		fields, err := in.Read()
-		if err == io.EOF {
-			out.Flush()
-			return out.Error()
+		if err == nil {
+			err = ctx.Err()
 		}
 		if err != nil {
-			return err // names the line
+			out.Flush()
+			return errors.Join(batchFault(err), out.Error())
 		}
 		row = row[:0]
 		for _, i := range kept {
@@ -142,30 +138,75 @@ func batch(w io.Writer, r io.Reader, needed, answers []string, answer func(func(
 	}
 }
 
-// batchModel binds the model of a row, once per distinct configuration.
-func batchModel(models map[string]*Model, get func(string) string, systemsPath string, base ModelConfig) (*Model, error) {
-	version := get("version")
-	key := strings.Join([]string{get("model"), get("system"), get("backend"), version, get("parallel")}, "\x00")
-	if m := models[key]; m != nil {
-		return m, nil
+// batchHeader reads the names of the columns, each once and the needed ones there.
+func batchHeader(in *csv.Reader, needed []string) ([]string, error) {
+	list := strings.Join(needed, ", ")
+	head, err := in.Read()
+	if err == io.EOF {
+		return nil, classed(ErrBatch, "1: the file is empty; its first line names the columns, at least %s", list)
 	}
-	db, err := Open(Config{System: get("system"), Backend: get("backend"), Version: version, SystemsPath: systemsPath})
+	if err != nil {
+		return nil, batchFault(err)
+	}
+	head = slices.Clone(head)
+	head[0] = strings.TrimPrefix(head[0], "\ufeff")
+	for i, n := range head {
+		if head[i] = strings.TrimSpace(n); slices.Contains(head[:i], head[i]) {
+			return nil, classed(ErrBatch, "1: column %q stands there twice", head[i])
+		}
+	}
+	for _, n := range needed {
+		if !slices.Contains(head, n) {
+			return nil, classed(ErrBatch, "1: no column %q (needed: %s)", n, list)
+		}
+	}
+	return head, nil
+}
+
+// batchFault places an error of the reader; the end of the file is none.
+func batchFault(err error) error {
+	var at *csv.ParseError
+	switch {
+	case err == io.EOF:
+		return nil
+	case errors.As(err, &at):
+		return classed(ErrBatch, "%d: %w", at.Line, at.Err)
+	}
+	return err
+}
+
+// batchModels are the models of a batch, bound once per distinct configuration.
+type batchModels map[string]boundModel
+
+type boundModel struct {
+	*Model
+	err error
+}
+
+func (models batchModels) get(column func(string) string, systemsPath string, base ModelConfig) (*Model, error) {
+	key := strings.Join([]string{column("model"), column("system"), column("backend"), column("version"), column("parallel")}, "\x00")
+	m, ok := models[key]
+	if !ok {
+		m.Model, m.err = bindRow(column, systemsPath, base)
+		models[key] = m
+	}
+	return m.Model, m.err
+}
+
+func bindRow(column func(string) string, systemsPath string, base ModelConfig) (*Model, error) {
+	db, err := Open(Config{System: column("system"), Backend: column("backend"), Version: column("version"), SystemsPath: systemsPath})
 	if err != nil {
 		return nil, err
 	}
-	base.Model = get("model")
-	if err := base.SetParallel(get("parallel")); err != nil {
+	base.Model = column("model")
+	if err := base.SetParallel(column("parallel")); err != nil {
 		return nil, err
 	}
-	m, err := NewModel(db, base)
-	if err == nil {
-		models[key] = m
-	}
-	return m, err
+	return NewModel(db, base)
 }
 
 // SetParallel reads "tp_size=2;moe_ep_size=2". Number formats may stand there too, as
-// fmha_quant_mode=bfloat16. An unknown name is an error.
+// fmha_quant_mode=bfloat16. A name that is unknown or stands there twice is an error.
 func (c *ModelConfig) SetParallel(s string) error {
 	sizes := map[string]*int{
 		"tp_size": &c.TP, "pp_size": &c.PP, "attention_dp_size": &c.AttentionDP,
@@ -175,12 +216,17 @@ func (c *ModelConfig) SetParallel(s string) error {
 		"gemm_quant_mode": &c.GEMM, "moe_quant_mode": &c.MoE, "fmha_quant_mode": &c.FMHA,
 		"kvcache_quant_mode": &c.KVCache, "comm_quant_mode": &c.Comm, "attention_backend": &c.AttentionBackend,
 	}
+	seen := map[string]bool{}
 	for _, part := range strings.Split(s, ";") {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(part, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if seen[name] {
+			return classed(ErrConfig, "parallel: %s stands there twice", name)
+		}
+		seen[name] = true
 		if f, ok := formats[name]; ok {
 			*f = value
 			continue

@@ -97,7 +97,11 @@ func (m *Model) Memory(c CapacityConfig) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	out := Memory{Activations: act, Other: m.db.System.otherMem, Collectives: m.db.System.ncclMem[min(m.par.tp, 8)]}
+	collectives, ok := m.db.System.ncclMem[min(m.par.tp, 8)]
+	if !ok {
+		return Memory{}, classed(ErrCapacity, "%s.yaml: misc.nccl_mem: no entry for %d GPUs", m.db.System.Name, min(m.par.tp, 8))
+	}
+	out := Memory{Activations: act, Other: m.db.System.otherMem, Collectives: collectives}
 	for i := range m.context {
 		e := &m.context[i]
 		v := e.op.weights() * e.scale

@@ -19,6 +19,7 @@ var (
 	ErrFlops    = errors.New("missing system flops")
 	ErrMissing  = errors.New("missing data")
 	ErrCapacity = errors.New("capacity error")
+	ErrBatch    = errors.New("unreadable batch")
 )
 
 // classedError is an error of a class that its text does not name.

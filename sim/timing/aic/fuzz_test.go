@@ -85,7 +85,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add([]byte("model,system,backend,parallel,memory_fraction,block_size,max_num_batched_tokens\nQwen/Qwen3-32B,h200_sxm,vllm,tp_size=65536,2,0,1\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var out bytes.Buffer
-		BatchSteps(&out, bytes.NewReader(data), "", ModelConfig{})
-		BatchCapacity(&out, bytes.NewReader(data), "", ModelConfig{})
+		BatchSteps(t.Context(), &out, bytes.NewReader(data), "", ModelConfig{})
+		BatchCapacity(t.Context(), &out, bytes.NewReader(data), "", ModelConfig{})
 	})
 }

@@ -2,11 +2,13 @@ package aic
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"io"
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -14,14 +16,14 @@ import (
 // testdata/steps.csv is one call of its engine in database mode SILICON, every row of
 // testdata/capacity.csv one call of its capacity estimate.
 
-func runBatch(t *testing.T, name string, f func(io.Writer, io.Reader, string, ModelConfig) error) (in, out [][]string) {
+func runBatch(t *testing.T, name string, f func(context.Context, io.Writer, io.Reader, string, ModelConfig) error) (in, out [][]string) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	if err := f(&got, bytes.NewReader(data), "", ModelConfig{}); err != nil {
+	if err := f(t.Context(), &got, bytes.NewReader(data), "", ModelConfig{}); err != nil {
 		t.Fatal(err)
 	}
 	if in, err = csv.NewReader(bytes.NewReader(data)).ReadAll(); err != nil {
@@ -73,6 +75,21 @@ func TestCapacityEqualsTheReference(t *testing.T) {
 			if in[i][j] != out[i][j] {
 				t.Errorf("row %d, column %s: %q, want %q", i+1, in[0][j], out[i][j], in[i][j])
 			}
+		}
+	}
+}
+
+func TestBatchRowsNameTheirFault(t *testing.T) {
+	const head = "model,system,backend,parallel,phase,batch,length,prefix\n"
+	for row, want := range map[string]string{
+		"Qwen/Qwen3-32B,h200_sxm,vllm,tp_size=2;tp_size=4,decode,1,9,": "tp_size stands there twice",
+		"Qwen/Qwen3-32B,h200_sxm,vllm,,decode,1,9,3":                   "a decode step has none",
+		"Qwen/Qwen3-32B,h200_sxm,vllm,,prefill,1,9,9":                  "isl must be greater than 0",
+		"Qwen/Qwen3-32B,h200_sxm,vllm,,prefill,1.5,9,":                 "batch: not a whole number",
+	} {
+		var out bytes.Buffer
+		if err := BatchSteps(t.Context(), &out, strings.NewReader(head+row+"\n"), "", ModelConfig{}); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %v, %s, want %q", row, err, out.String(), want)
 		}
 	}
 }

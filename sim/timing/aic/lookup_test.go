@@ -158,6 +158,13 @@ func TestQuantDefaults(t *testing.T) {
 			t.Errorf("%s on %s: %+v (%v), want %+v", q.model, q.backend, got, err, q)
 		}
 	}
+	c := &checkpoint{family: llama, quantAlgo: "mixed_precision"}
+	if _, err := c.quantModes(quant{gemm: "fp8"}, "vllm"); err != nil {
+		t.Errorf("a dense model has no experts to name a format for: %v", err)
+	}
+	if _, err := c.quantModes(quant{moe: "fp8"}, "vllm"); err == nil {
+		t.Error("no format of matrix products")
+	}
 	if dtype(" auto ") != "" || dtype("int4") != "int4_wo" || dtype("fp8") != "fp8" {
 		t.Error("format names")
 	}

@@ -361,6 +361,9 @@ func (m *Model) Step(phase string, batch, length, prefix int) (float64, error) {
 		}
 		ms = m.PrefillMs(batch, length-prefix, prefix)
 	case "decode":
+		if prefix != 0 {
+			return 0, classed(ErrConfig, "prefix %d: a decode step has none, its length is the whole context", prefix)
+		}
 		ms = m.DecodeMs(batch, length)
 	default:
 		return 0, classed(ErrConfig, "phase must be prefill or decode, got %q", phase)

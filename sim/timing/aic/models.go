@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -76,8 +77,8 @@ func loadCheckpoint(model string) (*checkpoint, error) {
 			return nil, classed(ErrModel, "model %s: %w", model, err)
 		}
 		hf, err := os.ReadFile(filepath.Join(model, "hf_quant_config.json"))
-		if err != nil {
-			hf = nil
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, classed(ErrModel, "model %s: %w", model, err)
 		}
 		return parseCheckpoint(model, config, hf)
 	}

@@ -2,6 +2,7 @@ package aic
 
 import (
 	"archive/zip"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -192,12 +193,12 @@ type located struct {
 }
 
 // locate returns the ordered sources of a table (spec aic-perfmodel 3.3).
-func (r *root) locate(sys *System, backend, version, name string) []located {
+func (r *root) locate(sys *System, backend, version, name string) ([]located, error) {
 	switch name {
 	case "nccl_perf":
-		return r.locateComm(sys, "nccl", sys.ncclVersion, name)
+		return r.locateComm(sys, "nccl", sys.ncclVersion, name), nil
 	case "oneccl_perf":
-		return r.locateComm(sys, "oneccl", sys.onecclVersion, name)
+		return r.locateComm(sys, "oneccl", sys.onecclVersion, name), nil
 	}
 	comm := name == "custom_allreduce_perf"
 	var out []located
@@ -212,7 +213,11 @@ func (r *root) locate(sys *System, backend, version, name string) []located {
 	}
 	add(backend, version, true, nil)
 	if !comm {
-		for _, v := range r.reused(sys, backend, version, name) {
+		reused, err := r.reused(sys, backend, version, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range reused {
 			add(backend, v, false, nil)
 		}
 	}
@@ -228,7 +233,7 @@ func (r *root) locate(sys *System, backend, version, name string) []located {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (r *root) locateComm(sys *System, library, version, name string) []located {
@@ -261,18 +266,21 @@ func newestFirst(versions []string, limit string) []string {
 }
 
 // reused returns the versions that reuse.yaml of the requested version names for a table.
-func (r *root) reused(sys *System, backend, version, name string) []string {
+func (r *root) reused(sys *System, backend, version, name string) ([]string, error) {
 	var out []string
 	families, _ := fs.ReadDir(r.fsys, path.Clean(sys.dataDir))
 	for _, f := range families {
 		p := path.Join(sys.dataDir, f.Name(), backend, version, "reuse.yaml")
 		data, err := fs.ReadFile(r.fsys, p)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
+		}
+		if err != nil {
+			return nil, err
 		}
 		doc, err := parseYAML(p, string(data))
 		if err != nil {
-			continue
+			return nil, err
 		}
 		list := doc.get("reuse")
 		if list == nil {
@@ -286,7 +294,7 @@ func (r *root) reused(sys *System, backend, version, name string) []string {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // shared returns the kernel sources whose rows a backend may take from another one,
@@ -328,7 +336,11 @@ func (r *root) table(sys *System, backend, version, name string) (*table, error)
 	}
 	var sources []source
 	total := 0
-	for _, l := range r.locate(sys, backend, version, name) {
+	places, err := r.locate(sys, backend, version, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range places {
 		data, err := fs.ReadFile(r.fsys, l.path)
 		if err != nil {
 			return nil, err

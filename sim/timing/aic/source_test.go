@@ -229,6 +229,40 @@ func TestUnreadableSources(t *testing.T) {
 	}
 }
 
+// A system's files are refused with the place of the fault, none is passed over.
+func TestFaultsOfSystemFiles(t *testing.T) {
+	for _, c := range []struct{ name, file, from, to, want string }{
+		{"number", "toy.yaml", "sm_version: 90", "sm_version: ninety", `toy.yaml: gpu.sm_version: must be a number of at least 0, got "ninety"`},
+		{"not a number", "toy.yaml", "sm_version: 90", "mem_empirical_constant_latency: nan", "toy.yaml: gpu.mem_empirical_constant_latency: must be"},
+		{"absent", "toy.yaml", "  mem_bw: 1000000000000\n", "", "toy.yaml: gpu.mem_bw: must be a positive number"},
+		{"reuse", "data/toy/gemm/vllm/0.9.0/reuse.yaml", "reuse:", "reuse: [", "reuse.yaml:1: "},
+		{"collectives", "toy.yaml", "1: 0, ", "", "toy.yaml: misc.nccl_mem: no entry for 1 GPUs"},
+		{"peak of an fp8 cache", "toy.yaml", "", "", "toy has no fp8_tc_flops (it has bfloat16_tc_flops)"},
+	} {
+		files := miniTree(t)
+		files[c.file] = []byte(strings.Replace(string(files[c.file]), c.from, c.to, 1))
+		dir := t.TempDir()
+		writeTree(t, dir, files)
+		db, err := Open(Config{System: "toy", Backend: "vllm", SystemsPath: dir})
+		if err == nil {
+			_, err = db.table("gemm_perf", false)
+		}
+		if err == nil {
+			var m *Model
+			config := ModelConfig{Model: "Qwen/Qwen3-0.6B", Mode: SOL}
+			if c.from == "" {
+				config.KVCache = "fp8"
+			}
+			if m, err = NewModel(db, config); err == nil {
+				_, err = m.Capacity(CapacityConfig{BlockSize: 16, MaxNumBatchedTokens: 1})
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
 func TestVersionOrders(t *testing.T) {
 	for _, pair := range [][2]string{{"1.3.0rc20", "1.3.0"}, {"1.3.0rc9", "1.3.0rc20"}, {"0.9.0", "0.10.0"}, {"0.5.6", "0.5.6.post2"}, {"0.1.dev19262", "0.1"}, {"0.5.6.post2", "0.5.7"}} {
 		a, okA := pepKey(pair[0])

@@ -2,8 +2,10 @@ package aic
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // System is a GPU system as its YAML file describes it. Bandwidths are bytes per
@@ -37,22 +39,29 @@ type yamlNumbers struct {
 	err  error
 }
 
+// fault keeps the first error under a path.
+func (y *yamlNumbers) fault(path []string, format string, args ...any) {
+	if y.err == nil {
+		y.err = fmt.Errorf("%s: %s: %s", y.file, strings.Join(path, "."), fmt.Sprintf(format, args...))
+	}
+}
+
 func (y *yamlNumbers) optional(def float64, path ...string) float64 {
 	text, ok := y.root.get(path...).str()
 	if !ok {
 		return def
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil && y.err == nil {
-		y.err = fmt.Errorf("%s: %v: not a number: %q", y.file, path, text)
+	if err != nil || !(v >= 0 && v <= math.MaxFloat64) {
+		y.fault(path, "must be a number of at least 0, got %q", text)
 	}
 	return v
 }
 
 func (y *yamlNumbers) positive(path ...string) float64 {
 	v := y.optional(0, path...)
-	if !(v > 0) && y.err == nil {
-		y.err = fmt.Errorf("%s: %v: must be a positive number", y.file, path)
+	if !(v > 0) {
+		y.fault(path, "must be a positive number")
 	}
 	return v
 }
@@ -134,5 +143,5 @@ func (s *System) flopsFor(class string) (float64, error) {
 		have = append(have, k+"_tc_flops")
 	}
 	sort.Strings(have)
-	return 0, fmt.Errorf("missing system flops: %s has no %s_tc_flops (it has %v): %w", s.Name, class, have, ErrFlops)
+	return 0, classed(ErrFlops, "missing system flops: %s has no %s_tc_flops (it has %s)", s.Name, class, strings.Join(have, ", "))
 }
