@@ -91,8 +91,9 @@ func printComparison(w io.Writer, c *compare.Comparison, most int) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", c.Methods())
-	return err
+	fmt.Fprintln(w)
+	printText(w, "Method", c.Methods())
+	return nil
 }
 
 func printPair(w io.Writer, p *compare.Pair, named bool) error {
@@ -102,17 +103,28 @@ func printPair(w io.Writer, p *compare.Pair, named bool) error {
 	} else if named {
 		fmt.Fprintf(w, "%s -> %s\n", p.A, p.B)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "metric\tA\tB\tB against A\tn\t")
+	width := widthOf(w)
+	columns := pairColumns(p, spread)
+	if totalWidth(columns) > width { // the intervals of the difference tell more than those of the sides
+		columns = pairColumns(p, func(e compare.Estimate) string { return e.Plain(compare.Number) })
+	}
+	return printFitted(w, width, columns[len(columns)-1].width(), columns)
+}
+
+// pairColumns is the table of a pair, its sides shown by show.
+func pairColumns(p *compare.Pair, show func(compare.Estimate) string) []fitted {
+	columns := []fitted{{head: "metric"}, {head: "A"}, {head: "B"}, {head: "n", spare: 1}, {head: "B against A"}}
 	for i := range p.Deltas {
 		d := &p.Deltas[i]
 		n := "single run"
 		if d.Method != compare.SingleRun {
 			n = fmt.Sprint(d.Abs.N)
 		}
-		fmt.Fprintf(t, "%s (%s)\t%s\t%s\t%s\t%s\t\n", d.Name, d.Unit, spread(d.A), spread(d.B), d.Mark(), n)
+		for k, text := range [...]string{fmt.Sprintf("%s (%s)", d.Name, d.Unit), show(d.A), show(d.B), n, d.Mark()} {
+			columns[k].cells = append(columns[k].cells, text)
+		}
 	}
-	return t.Flush()
+	return columns
 }
 
 // spread is a mean with half its interval.

@@ -40,6 +40,14 @@ func (c *fitted) width() int {
 	return n
 }
 
+// totalWidth is the width of a table, two spaces before each column.
+func totalWidth(columns []fitted) (n int) {
+	for i := range columns {
+		n += 2 + columns[i].width()
+	}
+	return n
+}
+
 // empty reports whether no cell has a figure.
 func (c *fitted) empty() bool {
 	return !slices.ContainsFunc(c.cells, func(s string) bool { return s != "-" })

@@ -71,17 +71,11 @@ func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
 // printTable prints a column for each axis, and the figures that have room beside them;
 // if not even those that are no spare have, the figures and then the points' names.
 func printTable(w io.Writer, width int, axes, figures []fitted, s *compare.Sweep, shown []*compare.Point) error {
-	total := func(columns []fitted) (n int) {
-		for i := range columns {
-			n += 2 + columns[i].width()
-		}
-		return n
-	}
 	wide := slices.Concat(axes, figures)
-	for last := mostSpare; total(wide) > width && last > 0; last-- {
+	for last := mostSpare; totalWidth(wide) > width && last > 0; last-- {
 		wide = slices.DeleteFunc(wide, func(c fitted) bool { return c.spare == last })
 	}
-	if total(wide) <= width {
+	if totalWidth(wide) <= width {
 		return printFitted(w, width, width, wide)
 	}
 	label := fitted{head: "point", left: true}

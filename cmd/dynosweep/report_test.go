@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -211,6 +212,21 @@ type manifest struct {
 			Pod          struct {
 				Main struct{ Command, Args []string } `yaml:"mainContainer"`
 			} `yaml:"extraPodSpec"`
+		}
+	}
+}
+
+func TestCompareFitsEightyColumns(t *testing.T) {
+	text := "name: %s\nworkload: {synthetic: {input_tokens: 300, output_tokens: 8, requests: 20}, request_rate: [9, 20]}\ntopology: {mode: aggregated}\nengine: {max_num_batched_tokens: %d}\nsla: {ttft_ms: 50, itl_ms: 20}\nseeds: [1, 2, 3]\n"
+	a, _ := swept(t, fmt.Sprintf(text, "a", 2048))
+	b, _ := swept(t, fmt.Sprintf(text, "b", 128))
+	out, _, err := try(t, context.Background(), "compare", a, b)
+	if err != nil || !strings.Contains(out, " [+") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(out) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > leastWidth {
+			t.Errorf("%d columns: %s", n, line)
 		}
 	}
 }

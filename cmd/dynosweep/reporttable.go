@@ -50,7 +50,7 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	v := &l.Verdict
 	fmt.Fprintln(w)
 	if l.Label != "" {
-		fmt.Fprintf(w, "Load    %s\n", l.Label)
+		printText(w, "Load", l.Label)
 	}
 	if v.Winner == nil {
 		printText(w, "Deploy", v.Sentence)

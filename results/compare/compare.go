@@ -115,6 +115,7 @@ type Axis struct {
 	Null    bool // some points do not have it
 	at      int  // column of the point's values
 	load    bool // part of the question (traffic, SLA), not of the answer
+	echo    bool // of one value, set where an axis before it is set: its name tells no more
 }
 
 // Short is the last part of the dotted name.
@@ -311,8 +312,19 @@ func (s *Sweep) axes() {
 		} else {
 			a.Numbers = nil
 		}
+		a.echo = len(a.Values) == 1 && slices.ContainsFunc(s.Axes, func(b Axis) bool { return b.load == a.load && s.setAlike(&a, &b) })
 		s.Axes = append(s.Axes, a)
 	}
+}
+
+// setAlike reports whether the same points have the two axes.
+func (s *Sweep) setAlike(a, b *Axis) bool {
+	for i := range s.Points {
+		if v := s.Points[i].values; (v[a.at] == "") != (v[b.at] == "") {
+			return false
+		}
+	}
+	return true
 }
 
 func cmpFloat(a, b float64) int {
@@ -360,11 +372,24 @@ func (s *Sweep) LabelUnderLoad(p *Point) string {
 func (s *Sweep) loadOf(p *Point) string {
 	var parts []string
 	for i := range s.Axes {
-		if x := &s.Axes[i]; x.load && p.values[x.at] != "" {
-			parts = append(parts, x.Short()+" "+p.values[x.at])
+		if x := &s.Axes[i]; x.load && !x.echo && p.values[x.at] != "" {
+			parts = append(parts, x.Short()+" "+x.word(p.values[x.at]))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// word is a value for people: of a path the last part, unless two end alike.
+func (a *Axis) word(v string) string {
+	if !strings.HasSuffix(a.Name, ".trace") {
+		return v
+	}
+	for _, other := range a.Values {
+		if other != v && filepath.Base(other) == filepath.Base(v) {
+			return v
+		}
+	}
+	return filepath.Base(v)
 }
 
 // labelOf spells the point's values: the topology as xN or xPyD, words bare, numbers

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"dynosweep/results"
 	"dynosweep/results/resultstest"
@@ -317,6 +318,59 @@ func TestBoardAndLabelsUnderSeveralLoads(t *testing.T) {
 			t.Errorf("%d rows are of loads %v, want %v", n, loads, want)
 		}
 	}
+}
+
+// Of the keys of one alternative, a load's name tells those that tell it from others.
+func TestLoadsAreNamedByWhatTellsThemApart(t *testing.T) {
+	s := &Sweep{Frame: frameOf(t, []string{"workload.synthetic.input_tokens", "workload.synthetic.requests", "workload.trace", "workload.trace_block_size", "workload.arrival_speedup"},
+		[][]string{{"512", "100", "", "", ""}, {"", "", "/a/one.jsonl", "512", "1"}, {"", "", "/a/one.jsonl", "512", "2"}, {"", "", "/a/two.jsonl", "512", "1"}})}
+	if err := s.join(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"input_tokens 512", "trace one.jsonl, arrival_speedup 1", "trace one.jsonl, arrival_speedup 2", "trace two.jsonl, arrival_speedup 1"} {
+		if got := s.loadOf(&s.Points[i]); got != want {
+			t.Errorf("load %d: %q, want %q", i, got, want)
+		}
+	}
+	x := Axis{Name: "workload.trace", Values: []string{"/a/t.jsonl", "/b/t.jsonl"}}
+	if got := x.word("/a/t.jsonl"); got != "/a/t.jsonl" {
+		t.Errorf("of two paths that end alike: %q", got)
+	}
+}
+
+// frameOf is a table of finished points with those values of text axes, "" for null.
+func frameOf(t *testing.T, names []string, rows [][]string) *results.Frame {
+	t.Helper()
+	opt := results.Options{Identity: results.Identity{Name: "loads", SpecDigest: "feed"}, Now: func() time.Time { return time.Unix(0, 0) }}
+	for _, n := range names {
+		opt.Axes = append(opt.Axes, results.Axis{Name: n, Type: results.String})
+	}
+	dir := t.TempDir()
+	store, err := results.Open(dir, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var plan []results.Planned
+	for i, values := range rows {
+		p := &results.Point{Key: results.Key{Point: fmt.Sprint("p", i)}, Status: results.Done}
+		for _, v := range values {
+			if v == "" {
+				p.Axes = append(p.Axes, results.Null)
+				continue
+			}
+			p.Axes = append(p.Axes, results.Text(v))
+		}
+		plan = append(plan, results.Planned{Key: p.Key, Row: p})
+	}
+	if err := store.Finalize(plan); err != nil {
+		t.Fatal(err)
+	}
+	f, err := results.ReadPoints(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func TestUnfinishedSweepSaysSo(t *testing.T) {
