@@ -1,6 +1,7 @@
 package sglang
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -36,6 +37,7 @@ type rig struct {
 	tbs         int // trace block size
 	concurrency int // 0: by arrival time
 	runs        bool
+	limit       int // passes of a run, 0: 64
 
 	jobs      []job
 	out       []outcome
@@ -287,7 +289,7 @@ func (g *rig) token(o *outcome, n int32) {
 // decodeRun advances a decode run of all ranks with work to its end or the next
 // arrival, whichever is first.
 func (g *rig) decodeRun(t testing.TB) bool {
-	passes := 64
+	passes := cmp.Or(g.limit, 64)
 	if g.concurrency > g.inflight && g.next < len(g.jobs) {
 		passes = 1 // a job is released during the next pass
 	}

@@ -1,6 +1,8 @@
 package sglang
 
 import (
+	"slices"
+
 	"dynosweep/sim/engine"
 	"dynosweep/sim/kv"
 )
@@ -13,7 +15,7 @@ type decodeRun struct {
 	minLeft  int32   // fewest tokens that a member still wants
 	maxLeft  int32
 	left     int64   // tokens that all members still want
-	slack    []int32 // [tokens free in the last page], members; pages above 1 token
+	slack    []int32 // [tokens free in the last page], members; shorter than a page if the run must be
 	order    []int32 // scratch: running list by last insert
 }
 
@@ -30,7 +32,7 @@ func (c *Core) Run(limit int) engine.Run {
 	d.members = d.members[:0]
 	n := len(c.running)
 	if n == 0 || c.sampler != nil || c.cfg.Role == engine.Prefill || c.rounds > 0 || c.overlong > 0 ||
-		len(c.hand.ready) > 0 && n < c.maxRun || !c.gatherRun() {
+		len(c.hand.ready) > 0 && n < c.maxRun || !c.gatherRun(limit) {
 		return engine.Run{}
 	}
 	passes := min(limit, int(d.minLeft)-1)
@@ -51,16 +53,14 @@ func (c *Core) Run(limit int) engine.Run {
 		Events: c.cfg.WantEvents && c.cfg.PrefixCaching}
 }
 
-// gatherRun sums up the running list. It reports false if some member has no
-// token yet or is about to end.
-func (c *Core) gatherRun() bool {
+// gatherRun sums up the running list for at most limit passes. It reports false if
+// some member has no token yet or is about to end.
+func (c *Core) gatherRun(limit int) bool {
 	d := &c.plan
 	d.lens, d.advanced = lengths{}, 0
 	d.minLeft, d.maxLeft, d.left = unlimited, 0, 0
 	if c.page > 1 {
-		if len(d.slack) == 0 {
-			d.slack = make([]int32, c.page)
-		}
+		d.slack = slices.Grow(d.slack[:0], min(int(c.page), limit))[:min(int(c.page), limit)]
 		clear(d.slack)
 	}
 	for _, i := range c.running {
@@ -72,8 +72,8 @@ func (c *Core) gatherRun() bool {
 		d.minLeft, d.maxLeft = min(d.minLeft, left), max(d.maxLeft, left)
 		d.left += int64(left)
 		d.lens.add(r.len())
-		if c.page > 1 {
-			d.slack[r.pages*c.page-r.len()]++
+		if free := int(r.pages*c.page - r.len()); c.page > 1 && free < len(d.slack) {
+			d.slack[free]++
 		}
 	}
 	return true
@@ -203,15 +203,17 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 }
 
 // insertOrder lists the running requests by (pass, running order) of their last
-// completed page: the more tokens since, the earlier.
+// completed page: the more tokens since, the earlier. Those that completed none in
+// the run insert nothing and stand anywhere.
 func (c *Core) insertOrder() []int32 {
 	if c.page == 1 || !c.cfg.PrefixCaching {
 		return c.running
 	}
 	d := &c.plan
 	clear(d.slack) // [tokens since the last full page], then where its members go
+	since := func(i int32) int32 { return min(c.reqs.items[i].mat%c.page, int32(len(d.slack)-1)) }
 	for _, i := range c.running {
-		d.slack[c.reqs.items[i].mat%c.page]++
+		d.slack[since(i)]++
 	}
 	var at int32
 	for k := len(d.slack) - 1; k >= 0; k-- {
@@ -222,7 +224,7 @@ func (c *Core) insertOrder() []int32 {
 	}
 	d.order = d.order[:len(c.running)]
 	for _, i := range c.running {
-		k := c.reqs.items[i].mat % c.page
+		k := since(i)
 		d.order[d.slack[k]] = i
 		d.slack[k]++
 	}

@@ -90,7 +90,7 @@ func TestRunsEqualPassesBitForBit(t *testing.T) {
 		replay := func(runs bool) (*rig, []outcome, error) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			g := randomRig(r)
-			g.runs = runs
+			g.runs, g.limit = runs, int(5+60*(seed%2)) // shorter and longer than a page
 			out, err := g.replay(t, randomJobs(r, g.tbs))
 			return g, out, err
 		}

@@ -43,6 +43,18 @@ func TestWarmDecodePassesAllocateNothing(t *testing.T) {
 	}
 }
 
+// A page of 268 million tokens costs a run no more than one of 16.
+func TestRunsOfHugePagesStaySmall(t *testing.T) {
+	c, p := warmCore(t, 1, 1<<28)
+	if n := c.Run(64).Passes; n != 64 {
+		t.Fatalf("a run of %d passes, want 64", n)
+	}
+	c.Advance(64, &p.Events)
+	if n := len(c.plan.slack); n > 64 {
+		t.Errorf("a run of 64 passes looks at %d places of a page", n)
+	}
+}
+
 func BenchmarkDecode(b *testing.B) {
 	for _, batch := range []int{16, 256} {
 		b.Run(fmt.Sprintf("way=passes/batch=%d", batch), func(b *testing.B) {
