@@ -118,7 +118,8 @@ func (in *Inputs) try(parent context.Context, t *Trial) (out Tried) {
 	return out
 }
 
-// prefix is the first so many requests of a load.
+// prefix is the first so many requests that a load releases. Of sessions and plays
+// it holds the turns whose predecessors ended in time.
 type prefix struct {
 	workload.Source
 	left int
@@ -147,8 +148,7 @@ func (p *prefix) Drained() bool { return p.left <= 0 || p.Source.Drained() }
 // Load is how much a run's load asks for.
 type Load struct {
 	Requests, OutputTokens int64
-	InFlight               int  // closed loop, else 0
-	Graph                  bool // an agentic graph: it has no prefix
+	InFlight               int // sessions of a closed loop, plays with lanes; else 0
 }
 
 // LoadOf measures the load of a run.
@@ -164,9 +164,12 @@ func (in *Inputs) LoadOf(run *spec.Run) (Load, error) {
 	if err != nil {
 		return Load{}, &InputError{err}
 	}
-	l := Load{Requests: int64(t.Requests()), OutputTokens: t.OutputTokens(), Graph: t.Agentic()}
-	if d := run.Workload.Trace.Drive; d.ClosedLoop {
+	l := Load{Requests: int64(t.Requests()), OutputTokens: t.OutputTokens()}
+	switch d := run.Workload.Trace.Drive; {
+	case d.ClosedLoop:
 		l.InFlight = d.Concurrency
+	case d.Laned:
+		l.InFlight = d.Lanes
 	}
 	return l, nil
 }

@@ -233,9 +233,6 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 	requests, floor := int64(0), 0
 	for _, e := range live {
 		requests, floor = max(requests, e.load.Requests), max(floor, 2*e.load.InFlight)
-		if e.load.Graph {
-			return badInput(errors.New("optimizer.algorithm: halving runs prefixes of the load, which an agentic trace does not have: use grid or random"))
-		}
 	}
 	plan := search.NewPlan(len(live), int(requests), floor, halvingShare)
 	for _, r := range plan.Rungs {

@@ -307,6 +307,47 @@ func TestHalvingFindsTheGridsWinner(t *testing.T) {
 	}
 }
 
+// A prefix of an agentic load is what its plays release first; the whole runs decide.
+func TestHalvingTakesAgenticTraces(t *testing.T) {
+	dir := t.TempDir()
+	var rows strings.Builder
+	for p := range 60 {
+		for n, wait := range []string{"", fmt.Sprintf(`,"wait_for":["p%d.0"],"tool_wait_ms":40`, p), fmt.Sprintf(`,"wait_for":["p%d.1"]`, p)} {
+			fmt.Fprintf(&rows, `{"request_id":"p%d.%d","session_id":"s%d","timestamp":%d,"input_length":%d,"output_length":24,"hash_ids":[%d%s]%s}`+"\n",
+				p, n, p, 60*p, 1024*(n+1), p, strings.Repeat(fmt.Sprintf(",%d", p), 2*n+1), wait)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "plays.jsonl"), []byte(rows.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(space500, "traffic:")
+	text = strings.NewReplacer("[512, 1024, 2048, 4096, 8192]", "[512, 4096]").Replace(text) + `
+traffic:
+  source: {type: trace, paths: [plays.jsonl], format: agentic_mooncake}
+  load: {type: trace_timestamps}
+optimization: {target: e2e_latency}
+`
+	path := filepath.Join(dir, "s.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	best := map[string]float64{}
+	for _, algorithm := range []string{"grid", "halving"} {
+		doc, _, _ := mustRecommend(t, 0, path, "--set", "optimizer.algorithm="+algorithm)
+		for _, c := range doc.Candidates {
+			if c.ID == doc.Views.Top[0] {
+				best[algorithm] = *c.Score
+			}
+		}
+		if h := doc.Provenance.Halving; algorithm == "halving" && (h.Grid != 40*180 || h.Simulated > h.Grid/4) {
+			t.Errorf("halving simulated %d of %d requests", h.Simulated, h.Grid)
+		}
+	}
+	if best["halving"] != best["grid"] {
+		t.Errorf("the best scores %v, by halving %v", best["grid"], best["halving"])
+	}
+}
+
 func TestTargetsHaveOneListOfNames(t *testing.T) {
 	for _, name := range search.Targets {
 		goal := "optimization: {target: " + name + ", constraints: {min_goodput_rps: 0.1}}\nevaluation: {sla: {ttft_ms: 5000, itl_ms: 500}}\n"

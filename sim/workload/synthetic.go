@@ -117,8 +117,18 @@ func (s *Synthetic) Validate() error {
 	if each := s.InputTokens + s.OutputTokens; s.Cumulative && each > 0 {
 		check(s.TurnsPerSession <= maxTokens/each, "turns_per_session %d of %d tokens each make a session of more than %d tokens", s.TurnsPerSession, each, maxTokens)
 	}
+	if len(faults) == 0 && s.Control != Closed {
+		name, v, gapMs := "arrival_interval_ms", s.IntervalMs, s.IntervalMs
+		if s.Control == Poisson {
+			name, v, gapMs = "request_rate", s.RatePerS, maxGap*1000/s.RatePerS
+		}
+		check(finite(gapMs*float64(s.Requests)/s.Speedup), "%s %g puts arrivals beyond the range of the clock", name, v)
+	}
 	return errors.Join(faults...)
 }
+
+// maxGap bounds a drawn gap, as a multiple of the mean one: -ln of the smallest draw.
+const maxGap = 709
 
 // Limits of what a request's prompt and a run can number (see kv.PrivateBase).
 const (

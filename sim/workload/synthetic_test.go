@@ -251,6 +251,8 @@ func TestSyntheticRefusals(t *testing.T) {
 		{func(s *Synthetic) { s.Control, s.Speedup = Fixed, 0 }, "arrival_speedup_ratio must be a finite positive number, got 0"},
 		{func(s *Synthetic) { s.Control, s.Speedup, s.TurnsPerSession = Fixed, nan, 2 }, "ratio must be a finite positive number, got NaN"},
 		{func(s *Synthetic) { s.Requests, s.TurnsPerSession = 1<<35, 1<<35 }, "request_count times turns_per_session must be at most 68719476736"},
+		{func(s *Synthetic) { s.Control, s.IntervalMs = Fixed, 1e308 }, "arrival_interval_ms 1e+308 puts arrivals beyond the range of the clock"},
+		{func(s *Synthetic) { s.Control, s.RatePerS, s.Speedup = Poisson, 0.5, 1e-306 }, "request_rate 0.5 puts arrivals beyond the range of the clock"},
 		{func(s *Synthetic) { s.InputTokens = 1 << 40 }, "input_tokens must be at most 2147483647"},
 		{func(s *Synthetic) { s.Cumulative, s.TurnsPerSession = true, 1<<26 },
 			"turns_per_session 67108864 of 66 tokens each make a session of more than 2147483647 tokens"},

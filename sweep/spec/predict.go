@@ -66,6 +66,7 @@ type predictor struct {
 	files         *Files
 	run           Run
 	disaggregated bool
+	modelName     string     // engine.model
 	estimated     AICRequest // the model of the role that prefills
 }
 
@@ -154,11 +155,38 @@ func (p *predictor) traffic(n *node) {
 	}
 	if w != nil && w.Synthetic != nil && p.f.ok() {
 		for _, k := range syntheticFaults(w.Synthetic) {
-			p.f.broken(n, k.msg)
+			p.f.broken(nearestOf(n, trafficPaths[k.key]...), k.msg)
 		}
 		p.run.ArrivalSeed = w.Synthetic.ArrivalSeed
 	}
 	p.run.Workload = w
+}
+
+// trafficPaths is where the values of API names may stand below traffic.
+var trafficPaths = map[string][]string{
+	"input_tokens":          {"source.input_tokens", "source.new_input_tokens_per_turn"},
+	"output_tokens":         {"source.output_tokens", "source.output_tokens_per_turn"},
+	"request_count":         {"stop.requests", "stop.sessions", "stop.requests_per_load_unit", "stop.sessions_per_load_unit"},
+	"turns_per_session":     {"source.session.turns"},
+	"inter_turn_delay_ms":   {"source.session.inter_turn_delay_ms"},
+	"shared_prefix_ratio":   {"source.session.shared_prefix_ratio"},
+	"num_prefix_groups":     {"source.session.prefix_groups"},
+	"replay_concurrency":    {"load.concurrency", "load.type"},
+	"request_rate":          {"load.requests_per_second", "load.sessions_per_second"},
+	"arrival_interval_ms":   {"load.requests_per_second", "load.sessions_per_second"},
+	"arrival_speedup_ratio": {"load.speedup"},
+	"agentic_lanes":         {"load.agentic_lanes"},
+	"trace":                 {"source.paths"},
+}
+
+// nearestOf is the first of the dotted paths below n that was written, or n.
+func nearestOf(n *node, paths ...string) *node {
+	for _, path := range paths {
+		if v := n.find(path); v != nil {
+			return v
+		}
+	}
+	return n
 }
 
 const (
@@ -303,12 +331,15 @@ func (p *predictor) trace(m mapping) *Workload {
 	}
 	t.Paths = p.paths(s)
 	for _, k := range t.check() {
-		p.f.broken(m.node, k.msg)
+		p.f.broken(nearestOf(m.node, trafficPaths[k.key]...), k.msg)
 	}
 	if format == workload.MooncakeDelta || format == workload.AgenticMooncake {
 		s.rule(!p.disaggregated, "format", format.String()+" runs in aggregated mode only")
 	}
 	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1)}
+	if format == workload.AgenticMooncake || format == workload.Weka || format == workload.Dynamo {
+		w.ExecutionModel = p.modelName
+	}
 	stop := m.sub("stop", "a mapping", []string{"max_virtual_time_seconds"})
 	if v := stop.float("max_virtual_time_seconds", orNull); v.set {
 		w.MaxSimTimeMs = v.v * 1000

@@ -196,6 +196,12 @@ func TestPredictRefusals(t *testing.T) {
 		{"traffic.source={type: trace, paths: []}", "paths must be a non-empty list"},
 		{"traffic={source: {type: trace, paths: [t.jsonl]}, load: {type: concurrency, speedup: 2}}", "unknown field `speedup`"},
 		{"traffic={source: {type: trace, paths: [a, b]}}", "requires exactly one trace file, got 2"},
+		{"traffic.source.input_tokens=4294967296", "p.yaml: traffic.source.input_tokens: input_tokens must be at most 2147483647"},
+		{"traffic.stop.requests=1099511627776", "p.yaml: traffic.stop.requests: request_count times turns_per_session must be at most"},
+		{"traffic.load={type: poisson, requests_per_second: 1e-320}", "traffic.load.requests_per_second: request_rate 1e-320 puts"},
+		{"traffic={source: {type: synthetic-session, session: {shared_prefix_ratio: 2, prefix_groups: 1}}, stop: {sessions: 1}}", "traffic.source.session.shared_prefix_ratio: shared_prefix_ratio must be between"},
+		{"traffic={source: {type: trace, paths: [t.jsonl]}, load: {type: trace_timestamps, speedup: 0}}", "traffic.load.speedup: ratio must be a finite positive number, got 0"},
+		{"traffic={source: {type: trace, paths: [t.jsonl], format: weka}, load: {concurrency: 2}}", "traffic.load.concurrency: agentic Dynamo"},
 		{"evaluation.sla={ttft_ms: 1, e2e_ms: 1}", "sla.e2e_ms is mutually exclusive"},
 		{"router={}", "router is a section of the dynamo stack"},
 	} {

@@ -23,7 +23,7 @@ var (
 // engine reads the engine section into the roles of the run.
 func (p *predictor) engine(m mapping) {
 	p.disaggregated = m.enum("mode", modeKinds...).v == 1
-	m.required("model")
+	p.modelName = m.required("model")
 	if m.required("hardware") == "auto" {
 		p.f.brokenAt(m.node, "hardware", "auto belongs to recommend: name a system")
 	}
@@ -86,18 +86,27 @@ func (p *predictor) worker(m, w mapping, role engine.Role) (*Role, int) {
 	out, eng := emptyMap(w.line, w.path), emptyMap(w.line, w.path)
 	scheduler := w.sub("scheduler", "a mapping", schedulerKeys)
 	cache := w.sub("kv_cache", "a mapping", kvCacheKeys)
-	move(eng, m, "backend", "backend")
-	move(out, par, "tensor", "tensor_parallel_size")
-	move(out, par, "attention_data", "dp_size")
-	move(out, w, "startup_seconds", "startup_time")
-	move(eng, scheduler, "max_batched_tokens", "max_num_batched_tokens")
-	move(eng, scheduler, "prefill_schedule_interval", "prefill_schedule_interval")
-	move(eng, scheduler, "prefill_decode_interval", "prefill_decode_interval")
-	if !move(eng, scheduler, "max_sequences", "max_num_seqs") && role == engine.Prefill {
+	if scheduler.get("max_sequences") == nil && role == engine.Prefill {
 		eng.put("max_num_seqs", scalarAt(w.node, intKind, "1"))
 	}
-	move(eng, cache, "block_size", "block_size")
-	move(eng, cache, "prefix_caching", "enable_prefix_caching")
+	for _, k := range [...]struct {
+		dst      *node
+		src      mapping
+		from, to string
+	}{
+		{eng, m, "backend", "backend"},
+		{out, par, "tensor", "tensor_parallel_size"},
+		{out, par, "attention_data", "dp_size"},
+		{out, w, "startup_seconds", "startup_time"},
+		{eng, scheduler, "max_batched_tokens", "max_num_batched_tokens"},
+		{eng, scheduler, "max_sequences", "max_num_seqs"},
+		{eng, scheduler, "prefill_schedule_interval", "prefill_schedule_interval"},
+		{eng, scheduler, "prefill_decode_interval", "prefill_decode_interval"},
+		{eng, cache, "block_size", "block_size"},
+		{eng, cache, "prefix_caching", "enable_prefix_caching"},
+	} {
+		move(k.dst, k.src, k.from, k.to)
+	}
 	eng.put("worker_type", scalarAt(w.node, stringKind, role.String()))
 	backend := max(slices.Index(backendNames, textAt(m.node, "backend", "vllm")), 0)
 	p.contextLength(m, eng, engine.Backend(backend))
@@ -212,14 +221,13 @@ func (p *predictor) timing(m, w, par mapping, eng *node, role engine.Role) {
 // performance gathers the configuration of the performance model of a role.
 func (p *predictor) performance(m, w, par mapping, role engine.Role) *node {
 	c := emptyMap(w.line, w.path)
-	move(c, m, "model", "model")
-	move(c, m, "hardware", "system")
-	move(c, m, "backend", "backend")
-	move(c, m, "backend_version", "backend_version")
-	move(c, m, "systems_path", "systems_path")
-	move(c, par, "tensor", "tp")
-	move(c, par, "attention_data", "attention_dp")
-	move(c, par, "context", "cp_size")
+	for _, k := range [...][2]string{{"model", "model"}, {"hardware", "system"}, {"backend", "backend"},
+		{"backend_version", "backend_version"}, {"systems_path", "systems_path"}} {
+		move(c, m, k[0], k[1])
+	}
+	for _, k := range [...][2]string{{"tensor", "tp"}, {"attention_data", "attention_dp"}, {"context", "cp_size"}} {
+		move(c, par, k[0], k[1])
+	}
 	if par.get("moe_tensor") != nil || par.get("moe_expert") != nil {
 		for _, k := range [...][2]string{{"moe_tensor", "moe_tp_size"}, {"moe_expert", "moe_ep_size"}} {
 			if !move(c, par, k[0], k[1]) {
