@@ -164,30 +164,9 @@ func (c *commander) engine(role object, transfers bool) string {
 		c.refuse("a configuration without an engine")
 		return "{}"
 	}
-	measured := false
-	if t := e.at("timing_model"); t.text("type") == "external" && t.at("config") != nil {
-		if measured = t.text("provider") == "ais"; measured {
-			unpack(t.at("config"))
-		} else {
-			t.at("config")["path"] = pathIn(t.at("config")["path"])
-		}
-	}
+	measured := unpackTiming(e.at("timing_model"))
 	base := engineDefaults(e.text("backend"), e.text("worker_type"))
-	for key, v := range e {
-		switch {
-		case v == nil && base.at("engine")[key] == nil, key == "num_gpu_blocks" && v == nil:
-			delete(e, key)
-		case key == "backend" || key == "worker_type" || key == "num_gpu_blocks" && measured:
-		case reflect.DeepEqual(plainOf(v), base.at("engine")[key]):
-			delete(e, key)
-		}
-	}
-	if e.text("backend") == backendNames[0] {
-		delete(e, "backend")
-	}
-	if e.text("worker_type") == roleNames[0] {
-		delete(e, "worker_type")
-	}
+	dropDefaults(e, base.at("engine"), measured)
 	if seed := c.seeds.text("aic_mtp"); seed != "" && e["aic_nextn"] != nil && e["aic_mtp_seed"] == nil && seed != strconv.Itoa(defaultMTPSeed) {
 		e["aic_mtp_seed"] = json.Number(seed)
 	}
@@ -210,6 +189,44 @@ func (c *commander) engine(role object, transfers bool) string {
 		out["engine"] = e // its presence makes the form nested
 	}
 	return compact(out)
+}
+
+// unpackTiming turns the file references of external timing to paths; true if it is
+// that of the hardware tables.
+func unpackTiming(t object) (measured bool) {
+	config := t.at("config")
+	if t.text("type") != "external" || config == nil {
+		return false
+	}
+	if measured = t.text("provider") == "ais"; measured {
+		unpack(config)
+	} else {
+		config["path"] = pathIn(config["path"])
+	}
+	return measured
+}
+
+// dropDefaults removes from engine keys what base, those of a role of which only
+// backend and worker type are written, says too. With hardware tables no number of
+// blocks is a default.
+func dropDefaults(e, base object, measured bool) {
+	for key, v := range e {
+		switch {
+		case key == "backend":
+			if v == backendNames[0] {
+				delete(e, key)
+			}
+		case key == "worker_type":
+			if v == roleNames[0] {
+				delete(e, key)
+			}
+		case v == nil && (base[key] == nil || key == "num_gpu_blocks"):
+			delete(e, key)
+		case key == "num_gpu_blocks" && measured:
+		case reflect.DeepEqual(plainOf(v), base[key]):
+			delete(e, key)
+		}
+	}
 }
 
 // unpack drops the nulls of a hardware request and turns file references to paths.

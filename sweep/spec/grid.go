@@ -282,43 +282,49 @@ func (s *section) fill(axes []Axis, slot map[string]int) {
 	for i := range kinds {
 		kinds[i] = map[kind]bool{}
 	}
-	for _, v := range s.variants {
-		for _, l := range v.leaves {
-			if i, ok := slot[l.path]; ok && l.v.kind != nullKind {
-				kinds[i][l.v.kind] = true
-			}
-		}
-	}
+	s.eachLeaf(slot, func(_, i int, v *node) { kinds[i][v.kind] = true })
 	for i, k := range kinds {
-		switch {
-		case len(k) == 1 && k[intKind]:
-			axes[i].Type = IntAxis
-		case len(k) == 1 && k[boolKind]:
-			axes[i].Type = BoolAxis
-		case len(k) > 0 && !k[stringKind] && !k[boolKind] && !k[listKind]:
-			axes[i].Type = FloatAxis
-		}
+		axes[i].Type = typeOf(k)
 	}
-	seen := make([]map[any]bool, len(axes))
 	s.values = make([][]any, len(s.variants))
-	for j, v := range s.variants {
-		row := make([]any, len(axes))
-		for _, l := range v.leaves {
-			if i, ok := slot[l.path]; ok {
-				row[i] = l.v.value(axes[i].Type)
-			}
-		}
-		s.values[j] = row
-		for i, x := range row {
-			if seen[i] == nil {
-				seen[i] = map[any]bool{}
-			}
-			if !seen[i][x] {
-				seen[i][x] = true
+	for j := range s.values {
+		s.values[j] = make([]any, len(axes))
+	}
+	s.eachLeaf(slot, func(j, i int, v *node) { s.values[j][i] = v.value(axes[i].Type) })
+	for i := range axes {
+		seen := map[any]bool{}
+		for _, row := range s.values {
+			if x := row[i]; !seen[x] {
+				seen[x] = true
 				axes[i].Values = append(axes[i].Values, x)
 			}
 		}
 	}
+}
+
+// eachLeaf visits the values of every variant j that belong to an axis i.
+func (s *section) eachLeaf(slot map[string]int, visit func(j, i int, v *node)) {
+	for j, v := range s.variants {
+		for _, l := range v.leaves {
+			if i, ok := slot[l.path]; ok {
+				visit(j, i, l.v)
+			}
+		}
+	}
+}
+
+// typeOf is the type of an axis whose values have these kinds.
+func typeOf(kinds map[kind]bool) AxisType {
+	delete(kinds, nullKind)
+	switch {
+	case len(kinds) == 1 && kinds[intKind]:
+		return IntAxis
+	case len(kinds) == 1 && kinds[boolKind]:
+		return BoolAxis
+	case len(kinds) > 0 && !kinds[stringKind] && !kinds[boolKind] && !kinds[listKind]:
+		return FloatAxis
+	}
+	return StringAxis
 }
 
 // key tells two values apart.

@@ -210,44 +210,58 @@ func (r *recommender) choices(n *node) []*node {
 	return n.items
 }
 
-func (r *recommender) rangeOf(m mapping, style rangeStyle) []*node {
-	g := m.sub("range", "a range", []string{"min", "max", "step", "scale"})
+// valueRange is a range as written, checked.
+type valueRange struct {
+	mapping
+	low, high           float64
+	stepped, log, whole bool // whole: of integers
+}
+
+// readRange reads the range under m; false with faults.
+func (r *recommender) readRange(m mapping) (g valueRange, ok bool) {
+	g.mapping = m.sub("range", "a range", []string{"min", "max", "step", "scale"})
 	for _, key := range [...]string{"min", "max"} {
 		if g.get(key) == nil {
 			g.missing(key)
 		}
 	}
 	low, high, step := g.float("min", notNull), g.float("max", notNull), g.float("step", notNull)
-	log := g.enum("scale", "linear", "log").v == 1
-	if !low.set || !high.set {
-		return nil
+	if g.log = g.enum("scale", "linear", "log").v == 1; !low.set || !high.set {
+		return g, false
 	}
-	whole := g.get("min").kind == intKind && g.get("max").kind == intKind && (!step.set || g.get("step").kind == intKind)
-	g.rule(low.v <= high.v, "max", "max must be at least min")
-	g.rule(!math.IsInf(low.v, 0) && !math.IsInf(high.v, 0), "max", "a range must be finite")
-	g.rule(!log || low.v > 0, "min", "a log range needs min > 0")
-	g.rule(!log || !step.set, "step", "a log range takes no step")
+	g.low, g.high, g.stepped = low.v, high.v, step.set
+	g.whole = g.get("min").kind == intKind && g.get("max").kind == intKind && (!step.set || g.get("step").kind == intKind)
+	g.rule(g.low <= g.high, "max", "max must be at least min")
+	g.rule(!math.IsInf(g.low, 0) && !math.IsInf(g.high, 0), "max", "a range must be finite")
+	g.rule(!g.log || g.low > 0, "min", "a log range needs min > 0")
+	g.rule(!g.log || !step.set, "step", "a log range takes no step")
 	g.rule(!step.set || step.v > 0, "step", "step must be positive")
-	g.rule(step.set || log || !whole || low.v == high.v, "step", "an integer range needs a step")
+	g.rule(step.set || g.log || !g.whole || g.low == g.high, "step", "an integer range needs a step")
 	if !r.f.ok() {
-		return nil
+		return g, false
 	}
-	if count := (high.v - low.v) / max(step.or(1), 1e-300); (whole || step.set) && !(count < maxChoices) {
-		g.rule(false, "max", fmt.Sprintf("the range has more than %d values", maxChoices))
-		return nil
-	}
+	listed := g.whole || step.set
+	count := (g.high - g.low) / max(step.or(1), 1e-300)
+	g.rule(!listed || count < maxChoices, "max", fmt.Sprintf("the range has more than %d values", maxChoices))
+	return g, r.f.ok()
+}
+
+func (r *recommender) rangeOf(m mapping, style rangeStyle) []*node {
+	g, ok := r.readRange(m)
 	switch {
-	case low.v == high.v:
+	case !ok:
+		return nil
+	case g.low == g.high:
 		return []*node{g.get("min")}
-	case step.set:
-		return stepped(g, style)
-	case log && whole:
-		return everyInteger(low.v, high.v)
+	case g.stepped:
+		return stepped(g.mapping, style)
+	case g.log && g.whole:
+		return everyInteger(g.low, g.high)
 	case style == floatRange:
 		return []*node{g.get("min"), g.get("max")}
 	}
 	r.continuous = append(r.continuous, g.path)
-	return evenly(low.v, high.v, log)
+	return evenly(g.low, g.high, g.log)
 }
 
 // stepped lists min, min+step, ... up to max.

@@ -101,16 +101,9 @@ func (f *faults) syntheticSection(m mapping) *Workload {
 		}
 	}
 	s := m.sub("synthetic", "a mapping", append(slices.Clone(syntheticKeys), loadKeys...))
-	at := m
-	for i, key := range s.keys {
-		if !slices.Contains(loadKeys, key) {
-			continue
-		}
-		at = s
-		if j := slices.IndexFunc(m.keys, func(k string) bool { return slices.Contains(loadKeys, k) }); j >= 0 {
-			f.badType(s.items[i], "load keys stand in workload and in workload.synthetic: give them in one place")
-			return nil
-		}
+	at, ok := m.loadPlace(s)
+	if !ok {
+		return nil
 	}
 	c := at.load()
 	w := workload.DefaultSynthetic()
@@ -125,30 +118,48 @@ func (f *faults) syntheticSection(m mapping) *Workload {
 	w.TurnsPerSession = s.uint("turns_per_session", 64, notNull).int(1)
 	w.PrefixGroups = s.uint("num_prefix_groups", 64, notNull).int(0)
 	w.InterTurnDelayMs, w.SharedPrefixRatio = s.float("inter_turn_delay_ms", notNull).or(0), s.float("shared_prefix_ratio", notNull).or(0)
+	c.control(&w)
+	if !f.ok() {
+		return nil
+	}
+	place := map[string]struct {
+		at  mapping
+		key string
+	}{"request_count": {s, requests}, "replay_concurrency": {at, c.concurrencyKey}, "arrival_speedup_ratio": {at, c.speedupKey},
+		"request_rate": {at, "request_rate"}, "arrival_interval_ms": {at, "arrival_interval_ms"}}
+	for _, k := range syntheticFaults(&w) {
+		if p, ok := place[k.key]; ok {
+			f.brokenAt(p.at.node, p.key, k.msg)
+		} else {
+			f.brokenAt(s.node, k.key, k.msg)
+		}
+	}
+	return &Workload{Synthetic: &w, ArrivalSeedGiven: c.seed.set, MaxSimTimeMs: math.Inf(1)}
+}
+
+// loadPlace is the mapping in which the load keys stand: m, or its synthetic mapping
+// s; false if they stand in both.
+func (m mapping) loadPlace(s mapping) (mapping, bool) {
+	isLoad := func(key string) bool { return slices.Contains(loadKeys, key) }
+	i := slices.IndexFunc(s.keys, isLoad)
+	if i < 0 {
+		return m, true
+	}
+	if slices.ContainsFunc(m.keys, isLoad) {
+		m.f.badType(s.items[i], "load keys stand in workload and in workload.synthetic: give them in one place")
+		return m, false
+	}
+	return s, true
+}
+
+// control sets what decides when requests come.
+func (c *loadControl) control(w *workload.Synthetic) {
 	w.ArrivalSeed, w.Speedup = c.seed.or(defaultArrivalSeed), c.speedup.or(1)
 	w.Concurrency, w.RatePerS, w.IntervalMs = c.concurrency.int(0), c.rate.v, c.interval.v
 	var err error
 	if w.Control, err = workload.ChooseControl(given(c.concurrency.set, w.Concurrency), given(c.rate.set, w.RatePerS), given(c.interval.set, w.IntervalMs)); err != nil {
-		f.badType(at.node, err.Error())
+		c.at.f.badType(c.at.node, err.Error())
 	}
-	if !f.ok() {
-		return nil
-	}
-	for _, k := range syntheticFaults(&w) {
-		n, key := s, k.key
-		switch key {
-		case "request_count":
-			key = requests
-		case "replay_concurrency":
-			n, key = at, c.concurrencyKey
-		case "arrival_speedup_ratio":
-			n, key = at, c.speedupKey
-		case "request_rate", "arrival_interval_ms":
-			n = at
-		}
-		f.brokenAt(n.node, key, k.msg)
-	}
-	return &Workload{Synthetic: &w, ArrivalSeedGiven: c.seed.set, MaxSimTimeMs: math.Inf(1)}
 }
 
 // given is a pointer to v, or nil.
