@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -164,6 +165,7 @@ type stepAnswer struct {
 	Prefix    int          `json:"prefix"`
 	LatencyMs float64      `json:"latency_ms"`
 	Outside   bool         `json:"outside_measured_grid"`
+	Estimated []string     `json:"estimated,omitempty"` // ops that HYBRID had no measured data for
 	Ops       []aic.OpCost `json:"ops,omitempty"`
 }
 
@@ -200,6 +202,11 @@ func perfStep(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	a.Outside = m.Outside().Passes > 0
+	for _, op := range a.Ops {
+		if op.Estimated && !slices.Contains(a.Estimated, op.Name) {
+			a.Estimated = append(a.Estimated, op.Name)
+		}
+	}
 	if !c.Bool("ops") {
 		a.Ops = nil
 	}
@@ -214,6 +221,9 @@ func (a *stepAnswer) print(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(&out, "%s of %d requests, length %d, prefix %d: %.6f ms\n", a.Phase, a.Batch, a.Length, a.Prefix, a.LatencyMs)
 	for _, op := range a.Ops {
 		fmt.Fprintf(&out, "  %-36s %12.6f ms\n", op.Name, op.Ms)
+	}
+	if len(a.Estimated) > 0 {
+		fmt.Fprintf(&out, "  estimated, not measured: %s\n", strings.Join(a.Estimated, ", "))
 	}
 	if a.Outside {
 		fmt.Fprintln(&out, "  outside the measured grid: extrapolated")

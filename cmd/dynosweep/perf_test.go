@@ -154,3 +154,11 @@ func TestPerfPipelineParallel(t *testing.T) {
 		t.Errorf("exit %d, %s%s", code, talk, out)
 	}
 }
+
+func TestPerfTellsEstimates(t *testing.T) {
+	out, talk, code := runProgram("perf", "step", "--model", "openai/gpt-oss-120b", "--system", "b200_sxm", "--backend", "trtllm",
+		"--tp-size", "2", "--moe-tp-size", "2", "--mode", "HYBRID", "--length", "2048")
+	if code != 0 || !strings.Contains(out, "2048, prefix 0: 62.412495 ms\n  estimated, not measured: context_moe\n") {
+		t.Errorf("exit %d, %s%s", code, talk, out)
+	}
+}

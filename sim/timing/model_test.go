@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -137,6 +138,8 @@ func TestProfileFaultsAreNamed(t *testing.T) {
 		{"one row", func(a map[string]array) {
 			a["decode_active_kv_tokens"], a["decode_itl"] = vector(1), array{[2]int{1, 3}, make([]float64, 3)}
 		}, "<f8", "needs at least 2 data points"},
+		{"endless axis", func(a map[string]array) { a["decode_context_length"] = vector(1, 2, math.Inf(1)) }, "<f8",
+			"decode_context_length: entry 2 is +Inf, must be finite"},
 		{"integers", func(map[string]array) {}, "<i8", "Failed to load prefill_isl from NPZ: incorrect descriptor ('<i8') for this type"},
 		{"dimensions", func(a map[string]array) { a["prefill_isl"] = array{[2]int{1, 3}, make([]float64, 3)} }, "<f8",
 			"ndim 2 of array did not match Dimension type with NDIM = Some(1)"},

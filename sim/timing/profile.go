@@ -41,7 +41,8 @@ func NewProfile(prefillTokens, prefillMs, activeKV, context, itl []float64, rows
 	case !rising(context):
 		return nil, errors.New("Failed to build decode interpolator: The y-axis needs to be strictly monotonic rising")
 	}
-	if err := errors.Join(finite("prefill_ttft_ms", prefillMs), finite("decode_itl", itl)); err != nil {
+	if err := errors.Join(finite("prefill_isl", prefillTokens), finite("prefill_ttft_ms", prefillMs),
+		finite("decode_active_kv_tokens", activeKV), finite("decode_context_length", context), finite("decode_itl", itl)); err != nil {
 		return nil, err
 	}
 	return &Profile{prefillTokens, prefillMs, activeKV, context, itl}, nil

@@ -15,6 +15,8 @@ import (
 type utilField struct {
 	*space
 	low, span [3]float64 // [axis], of the samples' logarithms
+	samples   int
+	shaped    bool // axes 1 and 2 are an op's own shape, which no question of a pass puts outside
 }
 
 // logarithm is a key on the scale of a field, before it is normalised.
@@ -30,6 +32,7 @@ func newField(t *tree, s solver) *utilField {
 				if f.util[l] == 0 {
 					continue
 				}
+				f.samples++
 				for axis, v := range [3]float64{f.at0[i], f.at1[j], f.at2[l]} {
 					low[axis], high[axis] = min(low[axis], v), max(high[axis], v)
 				}
@@ -58,19 +61,25 @@ func curveField(c curve, s solver, factor float64) *utilField {
 	return newField(&tree{[]float64{0}, []int32{0, 1}, []float64{0}, []int32{0, n}, c.keys, ms, make([]bool, n)}, s)
 }
 
-// normal places a key of an axis, inside the samples.
-func (f *utilField) normal(axis int, key float64) float64 {
-	return min(max((logarithm(key)-f.low[axis])/f.span[axis], 0), 1)
+// place is the coordinate of a key on an axis; one outside the samples is taken to
+// their edge.
+func (f *utilField) place(axis int, key float64, r *reach) float64 {
+	v := (logarithm(key) - f.low[axis]) / f.span[axis]
+	edge := min(max(v, 0), 1)
+	if v != edge && (axis == 0 || !f.shaped) {
+		r.note(math.Abs(v-edge) * f.span[axis] / math.Ln2)
+	}
+	return edge
 }
 
 // estimate returns sol over the utilisation at a point, scaled by k: that of a sample
 // there, else the mean of the two nearest by nearness.
 func (f *utilField) estimate(at [3]float64, sol, k float64, st *step) float64 {
-	s := search{want: 2}
-	s.run(f.space, f.normal(0, at[0]), f.normal(1, at[1]), f.normal(2, at[2]))
-	if s.n == 0 {
+	if f.samples == 0 {
 		return st.fail(fmt.Errorf("no samples to estimate from: %w", ErrMissing))
 	}
+	s, r := search{want: 2}, &st.reach
+	s.run(f.space, f.place(0, at[0], r), f.place(1, at[1], r), f.place(2, at[2], r))
 	first, second := s.best[0], s.best[1]
 	util := f.util[first.leaf]
 	if first.d2 > 0 && s.n == 2 {
@@ -149,7 +158,7 @@ func (b *binder) gemmField(t *table, o *gemmOp) func() (borrowed, error) {
 		f := b.db.field(key{t, ref}, func() *utilField {
 			shapes, rank := t.shapes(t.word(ref))
 			f := newField(&shapes, &bound)
-			f.rank = rank // mirrored shapes can be as near
+			f.rank, f.shaped = rank, true // mirrored shapes can be as near
 			return f
 		})
 		return borrowed{f, efficiency(gemmEfficiency, own, .45) / efficiency(gemmEfficiency, q, .45)}, nil

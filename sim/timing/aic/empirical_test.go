@@ -9,7 +9,8 @@ import (
 // scanned is estimate by its definition: the two nearest of all samples, the earlier
 // of two as near.
 func (f *utilField) scanned(at [3]float64, sol, k float64) float64 {
-	q := [3]float64{f.normal(0, at[0]), f.normal(1, at[1]), f.normal(2, at[2])}
+	r := &reach{}
+	q := [3]float64{f.place(0, at[0], r), f.place(1, at[1], r), f.place(2, at[2], r)}
 	first, second := -1, -1
 	d1, d2 := math.Inf(1), math.Inf(1)
 	before := func(l, than int) bool { return f.rank != nil && f.rank[l] < f.rank[than] }
@@ -79,6 +80,38 @@ func TestEstimateHasTheBitsOfAScan(t *testing.T) {
 					t.Fatalf("%v, %s at %v: %v, scanned %v (%v)", s, e.name, at, got, want, st.err)
 				}
 			}
+		}
+	}
+}
+
+// What HYBRID estimates it says, and an estimate beyond the samples is outside.
+func TestEstimatesAreTold(t *testing.T) {
+	m := openModel(t, "b200_sxm", "trtllm", ModelConfig{Model: "openai/gpt-oss-120b", TP: 2, MoETP: 2, Mode: Hybrid})
+	costs, err := m.DecodeOps(16, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range costs {
+		if c.Estimated != (c.Name == "generation_moe") {
+			t.Errorf("%+v", c)
+		}
+	}
+	m = openModel(t, "h200_sxm", "vllm", ModelConfig{Model: "Qwen/Qwen3-32B", TP: 2, Mode: Empirical})
+	if m.DecodeMs(16, 2048); m.Outside().Passes != 0 {
+		t.Errorf("inside: %+v", m.Outside())
+	}
+	m.DecodeMs(16, 2048*1024)
+	if o := m.Outside(); o.Passes != 1 || o.Op != "generation_attention" || o.Length != 2048*1024 || o.Doublings < 1 {
+		t.Errorf("outside: %+v", o)
+	}
+}
+
+// TestMoEBoundHasNoEdge asks for work around the largest integer.
+func TestMoEBoundHasNoEdge(t *testing.T) {
+	s := moeSOL{expertShape{h: 1 << 15, inter: 1 << 15, topk: 8, experts: 64, tp: 1, ep: 1}, 3, 1e15, 2, 1e12}
+	for tokens := 1 << 20; tokens <= 1<<36; tokens *= 2 {
+		if a, b := s.sol(0, 0, float64(tokens)), s.sol(0, 0, float64(2*tokens)); !(b > 1.99*a && b < 2.01*a) {
+			t.Errorf("%d tokens: %v, twice as many: %v", tokens, a, b)
 		}
 	}
 }

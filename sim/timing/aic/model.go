@@ -42,8 +42,9 @@ type ModelConfig struct {
 
 // OpCost is one op of a pass.
 type OpCost struct {
-	Name string  `json:"name"`
-	Ms   float64 `json:"latency_ms"`
+	Name      string  `json:"name"`
+	Ms        float64 `json:"latency_ms"`
+	Estimated bool    `json:"estimated,omitempty"` // by database mode HYBRID, for want of measured data
 }
 
 // GPUs returns how many GPUs one engine takes.
@@ -394,8 +395,9 @@ func (m *Model) DecodeOps(batch, context int) ([]OpCost, error) {
 func (m *Model) costs(ops []entry, st step, tokens func(*entry) int) []OpCost {
 	costs := make([]OpCost, len(ops))
 	for i := range ops {
-		st.x = tokens(&ops[i])
-		costs[i] = OpCost{ops[i].name, float64(m.mode.value(ops[i].op, &st) * ops[i].scale)}
+		st.x, st.estimated = tokens(&ops[i]), false
+		ms := float64(m.mode.value(ops[i].op, &st) * ops[i].scale)
+		costs[i] = OpCost{ops[i].name, ms, st.estimated}
 	}
 	return costs
 }

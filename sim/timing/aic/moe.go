@@ -17,9 +17,8 @@ type moeSOL struct {
 
 func (s *moeSOL) sol(_, _, t float64) float64 {
 	tt := int(t) * s.topk
-	if tt > 1<<33 { // beyond int64; the floors below no longer matter
-		work := float64(tt) / float64(s.ep*s.tp) * float64(s.h) * float64(s.inter) * float64(s.gates) * 2
-		return work / s.flops * 1000
+	if work := float64(tt) * float64(s.h) * float64(s.inter) * float64(s.gates) * 2; work >= 1<<62 {
+		return work / float64(s.ep*s.tp) / s.flops * 1000 // beyond int64; the floors below no longer matter
 	}
 	each := tt / s.ep
 	ops := tt * s.h * s.inter * s.gates * 2 / s.ep / s.tp

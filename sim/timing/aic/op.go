@@ -11,6 +11,7 @@ import (
 type step struct {
 	batch, seq, prefix, x int
 	reach                 reach
+	estimated             bool // HYBRID put an estimate for missing data
 	err                   error
 }
 
@@ -68,7 +69,7 @@ func (m Mode) value(o op, st *step) float64 {
 	}
 	v := o.silicon(st)
 	if m == Hybrid && st.err != nil && errors.Is(st.err, ErrMissing) {
-		st.err = nil
+		st.err, st.estimated = nil, true
 		v = o.empirical(st)
 	}
 	return v

@@ -143,5 +143,5 @@ func (s *System) flopsFor(class string) (float64, error) {
 		have = append(have, k+"_tc_flops")
 	}
 	sort.Strings(have)
-	return 0, classed(ErrFlops, "missing system flops: %s has no %s_tc_flops (it has %s)", s.Name, class, strings.Join(have, ", "))
+	return 0, classed(ErrFlops, "missing system flops: %s has no %s_tc_flops (it has %s): name number formats that it computes", s.Name, class, strings.Join(have, ", "))
 }
