@@ -47,10 +47,10 @@ traffic, and what will it cost?
 	}
 }
 
-// under puts verbs under a heading of the help.
+// under puts verbs under a heading of the help; each answers a wrong flag alike.
 func under(heading string, verbs ...*cli.Command) []*cli.Command {
 	for _, v := range verbs {
-		v.Category = heading
+		v.Category, v.OnUsageError = heading, usageError
 	}
 	return verbs
 }

@@ -121,6 +121,9 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return badInput(fmt.Errorf("%s: %w", c.FullName(), err))
 	}
 	hint := "."
+	if m[1] == "version" {
+		return badInput(fmt.Errorf("%s has no flag --version: the version is printed by %s version", c.FullName(), c.Root().Name))
+	}
 	if near := strings.TrimLeft(cli.SuggestFlag(c.Flags, m[1], false), "-"); plausible(m[1], near) {
 		hint = fmt.Sprintf("; did you mean --%s?", near)
 	}

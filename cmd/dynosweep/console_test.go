@@ -2,11 +2,32 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v3"
 )
+
+// Every verb answers a wrong flag as bad input.
+func TestEveryVerbAnswersUnknownFlags(t *testing.T) {
+	var walk func(path []string, c *cli.Command)
+	walk = func(path []string, c *cli.Command) {
+		if c.Name == "help" || c.Name == "completion" { // the library's own
+			return
+		}
+		if _, _, err := try(t, context.Background(), append(path, "--no-such-flag")...); exitCode(err) != exitBadInput || !strings.Contains(err.Error(), "has no flag --no-such-flag") {
+			t.Errorf("%v: exit %d, %v", path, exitCode(err), err)
+		}
+		for _, sub := range c.Commands {
+			walk(append(slices.Clone(path), sub.Name), sub)
+		}
+	}
+	walk(nil, newApp(io.Discard, io.Discard))
+}
 
 // What a typing error gets back: the nearest word where one is near, and the flag
 // that a value was for.
@@ -17,6 +38,9 @@ func TestTypingErrorsAreAnswered(t *testing.T) {
 		{"replay --num-worker 3", "dynosweep replay has no flag --num-worker; did you mean --num-workers? See dynosweep replay --help"},
 		{"replay --nope", "dynosweep replay has no flag --nope. See dynosweep replay --help"},
 		{"replay --input-tokens 99999999999999999999", `--input-tokens: invalid value "99999999999999999999": value out of range`},
+		{"--version", "dynosweep has no flag --version: the version is printed by dynosweep version"},
+		{"version --json", "dynosweep version has no flag --json. See dynosweep version --help"},
+		{"version 2", `version takes no arguments, got "2"`},
 		{"sweep --point-timeout 5 x.yaml", `--point-timeout: invalid value "5": time: missing unit in duration "5"`},
 	} {
 		_, _, err := try(t, context.Background(), strings.Fields(c.args)...)

@@ -38,7 +38,8 @@ func TestTelemetryAndRecordsEqualReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			args := []string{"dynosweep", "replay", "--telemetry-jsonl", filepath.Join(dir, "t"), "--report-jsonl", filepath.Join(dir, "r")}
+			args := []string{"dynosweep", "replay", "--report-json", filepath.Join(dir, "report.json"),
+				"--telemetry-jsonl", filepath.Join(dir, "t"), "--report-jsonl", filepath.Join(dir, "r")}
 			for _, a := range want.Args {
 				args = append(args, local(t, a))
 			}

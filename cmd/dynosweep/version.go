@@ -32,9 +32,13 @@ func version() string {
 
 func versionCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
+		Name:         "version",
+		Usage:        "print the version",
+		OnUsageError: usageError,
 		Action: func(_ context.Context, c *cli.Command) error {
+			if c.NArg() > 0 {
+				return badInput(fmt.Errorf("version takes no arguments, got %q", c.Args().First()))
+			}
 			_, err := fmt.Fprintf(c.Root().Writer, "dynosweep %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
