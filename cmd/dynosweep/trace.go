@@ -93,6 +93,9 @@ func loadOptions(c *cli.Command) (workload.LoadOptions, error) {
 		}
 	}
 	o.SharedPrefixRatio, o.PrefixGroups = c.Float64("shared-prefix-ratio"), c.Int("num-prefix-groups")
+	if o.PrefixGroups < 0 || o.PrefixGroups > math.MaxInt32 {
+		return o, badInput(fmt.Errorf("--num-prefix-groups: must be from 0 to %d, got %d", math.MaxInt32, o.PrefixGroups))
+	}
 	return o, nil
 }
 

@@ -62,6 +62,13 @@ func TestSynthesizedTraceReplaysLikeTheLoad(t *testing.T) {
 	}
 }
 
+func TestTraceRefusesAWrongNumberOfGroups(t *testing.T) {
+	_, talk, code := runProgram("trace", "stats", "--num-prefix-groups", "-1", local(t, "traces/conversation_500.jsonl"))
+	if code != 2 || !strings.Contains(talk, "--num-prefix-groups: must be from 0 to 2147483647, got -1") {
+		t.Errorf("exit %d, %s", code, talk)
+	}
+}
+
 func TestConvertCutsAndSpeedsUp(t *testing.T) {
 	trace := local(t, "traces/conversation_500.jsonl")
 	cut := filepath.Join(t.TempDir(), "cut.jsonl")

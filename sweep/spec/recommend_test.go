@@ -105,6 +105,19 @@ func TestCandidatesAreFilesThatPredictTakes(t *testing.T) {
 	}
 }
 
+func TestSweeperFilesTellHowTurnsRun(t *testing.T) {
+	text := strings.Replace(example(t, "sweeper.yaml"), "isl:", "turns_per_session: 3, isl:", 1)
+	for stack, want := range map[string]bool{"engine": true, "dynamo": false} {
+		r := mustRecommend(t, text, stack)
+		c := r.Candidate(0, 0)
+		load, _ := c.Run.Synthetic()
+		told := slices.ContainsFunc(r.Notices, func(n string) bool { return strings.HasPrefix(n, "workload.turns_per_session: ") })
+		if told != want || load.Cumulative != want {
+			t.Errorf("%s: turns grow %v, notices %q", stack, load.Cumulative, r.Notices)
+		}
+	}
+}
+
 func TestDomains(t *testing.T) {
 	for _, c := range []struct {
 		domain string

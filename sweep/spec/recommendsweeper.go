@@ -163,6 +163,9 @@ func (s *sweeperFile) workload(m mapping) {
 	unit := "requests"
 	if sessions && turns > 1 {
 		unit = "sessions"
+		if s.r.o.Stack != "dynamo" {
+			s.r.notice("workload.turns_per_session: on the engine stack a prompt is the whole session so far; with --stack dynamo turns stand alone, as in replay")
+		}
 		s.word("traffic.source.type", "synthetic-session")
 		s.put("traffic.source.new_input_tokens_per_turn", m.get("isl"))
 		s.put("traffic.source.output_tokens_per_turn", m.get("osl"))
