@@ -339,6 +339,12 @@ func TestTransfersShareTheirLinksFairly(t *testing.T) {
 	c.Source = simtest.Open(t, simtest.Rows(t, "0,128,1", "6.4,128,1"))
 	o = simtest.Run(t, c)
 	same(t, "activated", column(o, activated), 29.2, 35.6)
+	// The end that the first would have had alone, 22.8, is no instant any more: a
+	// cap behind it leaves the clock where the second started, at 16.4.
+	c.MaxSimTimeMs, c.Source = 25, simtest.Open(t, simtest.Rows(t, "0,128,1", "6.4,128,1"))
+	if o = simtest.Run(t, c); o.ClockMs != 16.4 {
+		t.Errorf("the clock stands at %v, want 16.4", o.ClockMs)
+	}
 }
 
 func TestPromptWithoutOutputIsHeldBeforeItsBatchMates(t *testing.T) {

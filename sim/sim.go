@@ -150,6 +150,7 @@ func (s *Sim) nextInstants() (canon, tick float64) {
 	if t := s.events.top(); t != nil {
 		canon = min(canon, t.atMs)
 	}
+	canon = min(canon, s.handoffs.links.endMs())
 	return canon, tick
 }
 
@@ -184,7 +185,6 @@ func (s *Sim) drain() error {
 
 // round is one pass over the phases (spec replay-runtime 3.1, 3.2).
 func (s *Sim) round() (changed bool, err error) {
-	s.dropStaleTransfers()
 	for len(s.completions.items) > 0 && s.completions.items[0].endMs == s.nowMs {
 		w := s.completions.items[0]
 		s.completions.remove(w)
@@ -235,7 +235,8 @@ func (s *Sim) dueEvents() (bool, error) {
 	for {
 		e := s.events.top()
 		if e == nil || e.atMs > s.nowMs || e.kind > evTransfer {
-			return changed, nil
+			ended, err := s.endShared()
+			return changed || ended, err
 		}
 		ev := s.events.pop()
 		changed = true
