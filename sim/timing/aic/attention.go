@@ -104,8 +104,12 @@ func (b *binder) attention(name string, h heads, formats ...string) attentionRow
 			}
 			return text + fmt.Sprintf("%d/%d/%d", k[r.atSize-1], k[r.atSize], k[r.atSize+1])
 		})
-		r.err = fmt.Errorf("%s: no rows for %s, %d KV heads (0 = own), head size %d, window %d (measured: %s): %w",
-			name, strings.Join(formats, "/"), h.sliceKV(), h.size, h.window, have, ErrMissing)
+		what := "attention/KV"
+		if len(formats) == 1 {
+			what = "KV"
+		}
+		r.err = fmt.Errorf("%s: no rows for %s %s, %d KV heads (0 = own), head size %d, window %d (measured: %s): %w",
+			name, what, strings.Join(formats, "/"), h.sliceKV(), h.size, h.window, have, ErrMissing)
 	}
 	return r
 }

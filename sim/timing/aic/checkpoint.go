@@ -1,8 +1,10 @@
 package aic
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -54,25 +56,33 @@ type object = map[string]any
 
 var bareNumber = regexp.MustCompile(`(:\s*|\[\s*|,\s*)(-?Infinity|NaN)\b`)
 
-// parseObject reads a JSON object, bare Infinity and NaN as null.
+// parseObject reads a JSON object, bare Infinity and NaN as null. Errors name file and
+// line.
 func parseObject(file string, data []byte) (object, error) {
 	data = bareNumber.ReplaceAll(data, []byte("${1}null"))
-	var o object
-	if err := json.Unmarshal(data, &o); err != nil {
-		return nil, classed(ErrModel, "%s: %w", file, err)
+	var (
+		o      object
+		syntax *json.SyntaxError
+	)
+	switch err := json.Unmarshal(data, &o); {
+	case errors.As(err, &syntax):
+		line := 1 + bytes.Count(data[:syntax.Offset], []byte("\n"))
+		return nil, classed(ErrModel, "%s:%d: %w", file, line, err)
+	case err != nil || o == nil:
+		return nil, classed(ErrModel, "%s:1: must be a JSON object", file)
 	}
 	return o, nil
 }
 
 // parseCheckpoint reads config.json and, when not nil, hf_quant_config.json.
 func parseCheckpoint(name string, config, hfQuant []byte) (*checkpoint, error) {
-	root, err := parseObject(name, config)
+	root, err := parseObject(name+"/config.json", config)
 	if err != nil {
 		return nil, err
 	}
 	hf := object{}
 	if hfQuant != nil {
-		if hf, err = parseObject(name+" (quantisation)", hfQuant); err != nil {
+		if hf, err = parseObject(name+"/hf_quant_config.json", hfQuant); err != nil {
 			return nil, err
 		}
 	}

@@ -1,9 +1,11 @@
 package aic
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -184,11 +186,25 @@ func TestLocalModelDirectory(t *testing.T) {
 	if m.ckpt.headDim != 128 || m.ckpt.qkNorm {
 		t.Errorf("%+v", m.ckpt)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 64}`), 0o644); err != nil {
+	for text, want := range map[string]string{
+		`{"architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": 64}`:   "missing key hidden_size",
+		`{"architectures": ["Qwen2ForCausalLM"], "num_hidden_layers": "64"}`: "num_hidden_layers: not a number: 64",
+		"{\n\"architectures\": [}": dir + "/config.json:2: invalid character",
+		"[]":                       dir + "/config.json:1: must be a JSON object",
+		"null":                     dir + "/config.json:1: must be a JSON object",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := loadCheckpoint(dir); !errors.Is(err, ErrModel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "hf_quant_config.json"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadCheckpoint(dir); err == nil {
-		t.Error("a configuration without sizes passed")
+	if _, err := loadCheckpoint(dir); !errors.Is(err, ErrModel) || !strings.Contains(err.Error(), "hf_quant_config.json") {
+		t.Errorf("a quantisation file that cannot be read: %v", err)
 	}
 }
 

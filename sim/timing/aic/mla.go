@@ -100,9 +100,9 @@ func (b *binder) mlaModule(context bool, n, native int, fmha, kv, gemm string) o
 	}
 	if len(buckets) == 0 {
 		if context {
-			o.err = missingMLA(t, o.table, fmha+"/"+kv+"/"+gemm, 3, 1, 2)
+			o.err = missingMLA(t, o.table, "attention/KV/GEMM "+fmha+"/"+kv+"/"+gemm, 3, 1, 2)
 		} else {
-			o.err = missingMLA(t, o.table, kv+"/"+gemm, 1, 2)
+			o.err = missingMLA(t, o.table, "KV/GEMM "+kv+"/"+gemm, 1, 2)
 		}
 		return o
 	}
@@ -148,9 +148,9 @@ func (b *binder) mlaKernel(context bool, n int, fmha, kv string) op {
 	case s != nil:
 		b.lay(o, s)
 	case context:
-		o.err = missingMLA(t, o.table, fmha+"/"+kv, 1, 0)
+		o.err = missingMLA(t, o.table, "attention/KV "+fmha+"/"+kv, 1, 0)
 	default:
-		o.err = missingMLA(t, o.table, kv, 0)
+		o.err = missingMLA(t, o.table, "KV "+kv, 0)
 	}
 	return o
 }

@@ -18,6 +18,7 @@
 package aic
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -187,11 +188,19 @@ func (o *Outside) farther(f farthest, ops []entry, batch, length int) {
 func (m *Model) fail(op string, err error) float64 {
 	if m.err == nil {
 		if op != "" {
-			err = fmt.Errorf("%s: %w", op, err)
+			err = m.named(op, err)
 		}
 		m.err = err
 	}
 	return math.NaN()
+}
+
+// named puts the op in front of an error, and behind it what to do.
+func (m *Model) named(op string, err error) error {
+	if m.mode == Silicon && errors.Is(err, ErrMissing) {
+		return fmt.Errorf("%s: %w; choose what is measured, or database mode HYBRID, which estimates most of the rest", op, err)
+	}
+	return fmt.Errorf("%s: %w", op, err)
 }
 
 // Err returns the first error of a pass, nil if all were priced.
@@ -254,7 +263,7 @@ func (m *Model) newBatch(batch int) *batchMemo {
 		}
 		memo.ms[i] = float64(m.mode.value(e.op, &st) * e.scale)
 		if st.err != nil {
-			memo.err = fmt.Errorf("%s: %w", e.name, st.err)
+			memo.err = m.named(e.name, st.err)
 			return memo
 		}
 		far.take(&st.reach, i)

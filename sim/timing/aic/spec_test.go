@@ -363,7 +363,7 @@ func TestMissingDataStopsOnePhase(t *testing.T) {
 		t.Errorf("decode: %v, %v", v, m.Err())
 	}
 	v := m.PrefillMs(1, 128, 0)
-	if err := m.Err(); !math.IsNaN(v) || !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "context_mla_block") || !strings.Contains(err.Error(), "bfloat16") {
+	if err := m.Err(); !math.IsNaN(v) || !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "context_mla_block") || !strings.Contains(err.Error(), "attention/KV fp8/fp8 (measured: bfloat16/bfloat16") || !strings.Contains(err.Error(), "HYBRID") {
 		t.Errorf("prefill: %v, %v", v, m.Err())
 	}
 }
