@@ -52,7 +52,6 @@ type sweepJob struct {
 	c    *cli.Command
 	grid *spec.Grid
 	in   sweep.Inputs
-	text []byte
 	dir  string
 	console
 }
@@ -110,9 +109,6 @@ func (j *sweepJob) read() error {
 	if j.grid, err = spec.ReadSweep(path, &spec.Files{}); err != nil {
 		return err
 	}
-	if j.text, err = os.ReadFile(path); err != nil {
-		return badInput(err)
-	}
 	if j.dir = j.c.String("out"); j.dir == "" {
 		j.dir = filepath.Join("dynosweep-output", j.grid.Name)
 	}
@@ -146,7 +142,7 @@ func (j *sweepJob) checkModes() error {
 func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 	bar := newProgress(j.console, time.Now)
 	tally, err := sweep.Run(ctx, j.grid, &j.in, sweep.Options{
-		Dir: j.dir, Spec: j.text, Version: version(), Jobs: j.c.Int("jobs"), Limit: j.c.Int("limit"),
+		Dir: j.dir, Spec: j.grid.Text, Version: version(), Jobs: j.c.Int("jobs"), Limit: j.c.Int("limit"),
 		RetryFailed: j.c.Bool("retry-failed"), Capture: j.c.Bool("capture-requests"), PointTimeout: j.c.Duration("point-timeout"),
 		MemoryBytes: sweep.AvailableMemory() * 8 / 10, Now: time.Now, Progress: bar.update,
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -269,6 +270,30 @@ func TestSweepFlagsWithoutEffectAreRefused(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("something was written")
+	}
+}
+
+// A specification that can be read only once is kept all the same.
+func TestSpecificationFromAPipeIsKept(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString(smallGrid); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	pipe := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(pipe); err != nil {
+		t.Skip("no /dev/fd")
+	}
+	dir := filepath.Join(t.TempDir(), "out")
+	if _, _, err := try(t, context.Background(), "sweep", pipe, "--out", dir, "-q", "--limit", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "spec.yaml")); string(raw) != smallGrid {
+		t.Errorf("spec.yaml: %q, %v", raw, err)
 	}
 }
 

@@ -84,7 +84,7 @@ func (s *Sweep) Analyse(opt Options) (*Analysis, error) {
 	}
 	a.Lost, a.Caveats = lost(s.Points), a.common()
 	if a.Board, err = a.board(); err != nil {
-		return nil, err
+		return nil, mendable(err)
 	}
 	return a, nil
 }

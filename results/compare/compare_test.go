@@ -389,6 +389,20 @@ func TestUnfinishedSweepSaysSo(t *testing.T) {
 	if c := caveats(); strings.Contains(c, "run it again") {
 		t.Errorf("a finished sweep: %s", c)
 	}
+	ticks := filepath.Join(dir, "ticks.parquet")
+	whole, err := os.ReadFile(ticks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(ticks, whole[:len(whole)/2], 0o644)
+	s, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Analyse(Options{}); !errors.Is(err, ErrInput) {
+		t.Errorf("damaged ticks: %v", err)
+	}
+	os.WriteFile(ticks, whole, 0o644)
 	name := filepath.Join(dir, "manifest.json")
 	raw, err := os.ReadFile(name)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 // does not.
 type Grid struct {
 	Name    string
+	Text    []byte // the specification as read
 	Axes    []Axis
 	Points  []Point // in document order, the first axis outermost, seeds innermost
 	Folded  int     // combinations that lower to the configuration of an earlier point
@@ -99,7 +100,7 @@ func ParseSweep(origin, dir string, text []byte, files *Files) (*Grid, error) {
 		return nil, err
 	}
 	g := &gridder{f: &faults{origin: origin}, dir: dir, files: files, ids: map[string]bool{},
-		roles: map[roleKey]loweredRole{}, routers: map[routerKey]loweredRouter{}, grid: &Grid{Name: stem(origin)}}
+		roles: map[roleKey]loweredRole{}, routers: map[routerKey]loweredRouter{}, grid: &Grid{Name: stem(origin), Text: text}}
 	if root == nil {
 		return nil, &Fault{Origin: origin, Line: 1, Msg: "an empty specification: workload is required"}
 	}
