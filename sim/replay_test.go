@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"dynosweep/sim"
@@ -344,6 +345,21 @@ func TestTransfersShareTheirLinksFairly(t *testing.T) {
 	c.MaxSimTimeMs, c.Source = 25, simtest.Open(t, simtest.Rows(t, "0,128,1", "6.4,128,1"))
 	if o = simtest.Run(t, c); o.ClockMs != 16.4 {
 		t.Errorf("the clock stands at %v, want 16.4", o.ClockMs)
+	}
+}
+
+func TestBandwidthsAtTheEndsOfTheNumbers(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		c := transfer(simtest.Disaggregated(1, 1, simtest.Fixed(10, 2)), 100000, math.MaxFloat64, false)
+		c.Prefill.Transfer.FairShare = shared
+		c.Source = simtest.Open(t, simtest.Rows(t, "0,128,2", "0,128,2"))
+		same(t, "no time", column(simtest.Run(t, c), activated), 10, 10)
+		c.Prefill.Transfer.BandwidthGBps = math.SmallestNonzeroFloat64
+		c.Source = simtest.Open(t, simtest.Rows(t, "0,128,2"))
+		const want = "invalid replay spec: at kv_transfer_bandwidth 5e-324 GB/s a transfer of 1.28e+07 bytes never ends: "
+		if _, err := simtest.TryRun(t, c); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("shared %v: %v", shared, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -18,13 +19,17 @@ func (s *Sim) startTransfer(id int32) error {
 	if t.BytesPerToken <= 0 || t.BandwidthGBps <= 0 || bytes == 0 {
 		return s.transferred(id)
 	}
+	// alone on its links; spec replay-runtime 8.4, evaluated left to right
+	delay := bytes / (t.BandwidthGBps * 1e9) * 1000
+	if math.IsInf(delay, 1) {
+		return &Error{InvalidSpec, fmt.Errorf("at kv_transfer_bandwidth %v GB/s a transfer of %v bytes never ends: "+
+			"raise it, or leave it out for transfers that take no time", t.BandwidthGBps, bytes)}
+	}
 	h.open[q.hand.ordinal] = id
-	if t.FairShare {
+	if t.FairShare && delay > 0 {
 		s.startShared(id, bytes)
 		return nil
 	}
-	// spec replay-runtime 8.4, evaluated left to right
-	delay := bytes / (t.BandwidthGBps * 1e9) * 1000
 	s.events.push(event{atMs: s.nowMs + delay, kind: evTransfer, key: q.hand.ordinal})
 	return nil
 }
