@@ -13,7 +13,7 @@ type arima struct {
 	values []float64
 	logs   []float64 // of the values, as far as needed
 	model  *arma
-	fitted int // values that the model has seen
+	fitted *history // what the model has seen
 }
 
 const (
@@ -70,14 +70,15 @@ func (a *arima) forecast() float64 {
 			y = a.space()
 			a.model = searchOrder(y)
 		}
-	case a.fitted < len(y):
-		a.model = fitArma(y, a.model.order, a.model.free, arimaUpdate)
+		if a.model == nil {
+			return math.NaN()
+		}
+		a.fitted = newHistory(y, a.model.order)
+	case len(a.fitted.y) < len(y):
+		a.fitted.extend(y)
+		a.model = fitArma(a.fitted, a.model.order, a.model.free, arimaUpdate)
 	}
-	a.fitted = len(y)
-	if a.model == nil {
-		return math.NaN()
-	}
-	return a.model.forecast(y)
+	return a.model.forecast(a.fitted)
 }
 
 // space returns the values in the model's space.
@@ -116,7 +117,8 @@ func searchOrder(y []float64) *arma {
 	s := search{y: y, d: d, maxP: min(arimaMaxP, len(y)/3), maxQ: min(arimaMaxQ, len(y)/3),
 		constant: d < 2, tried: map[order]bool{}}
 	if w := difference(y, d); allEqual(w) {
-		return fitArma(y, order{d: d, constant: s.constant}, nil, arimaIter)
+		o := order{d: d, constant: s.constant}
+		return fitArma(newHistory(y, o), o, nil, arimaIter)
 	}
 	p, q := min(2, s.maxP), min(2, s.maxQ)
 	s.try(p, q, s.constant)
@@ -155,7 +157,7 @@ func (s *search) try(p, q int, constant bool) bool {
 		return false
 	}
 	s.tried[o] = true
-	m := fitArma(s.y, o, nil, arimaIter)
+	m := fitArma(newHistory(s.y, o), o, nil, arimaIter)
 	if !finite(m.aic) || m.nearUnit() || s.best != nil && m.aic >= s.best.aic {
 		return false
 	}

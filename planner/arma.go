@@ -37,6 +37,15 @@ type parts struct {
 	variance float64
 }
 
+// ahead is what the AR part expects after w.
+func (c *parts) ahead(w []float64) float64 {
+	sum := c.c
+	for i, a := range c.ar {
+		sum += float64(a * w[len(w)-1-i])
+	}
+	return sum
+}
+
 func (m *arma) parts(free []float64) parts {
 	var out parts
 	if m.constant {
@@ -87,43 +96,30 @@ func toPartial(a []float64) (x []float64, ok bool) {
 	return x, true
 }
 
-// fitArma estimates a model of y by exact maximum likelihood, in at most maxIter
+// fitArma estimates a model of h by exact maximum likelihood, in at most maxIter
 // iterations from start (nil: from conditional least squares).
-func fitArma(y []float64, o order, start []float64, maxIter int) *arma {
+func fitArma(h *history, o order, start []float64, maxIter int) *arma {
 	m := &arma{order: o, free: append([]float64(nil), start...)}
 	if start == nil {
-		m.free = m.startParams(difference(y, o.d))
+		m.free = m.startParams(h.w)
 	}
+	n := float64(len(h.y))
 	f := newFilter(o.d, max(o.p, o.q+1))
 	best := minimise(func(free []float64) float64 {
-		ll, _ := f.run(y, m.parts(free))
+		ll, _ := f.run(h, m.parts(free))
 		if math.IsNaN(ll) {
 			return math.Inf(1)
 		}
-		return -ll / float64(len(y))
+		return -ll / n
 	}, m.free, maxIter)
-	m.aic = 2*best*float64(len(y)) + 2*float64(o.params())
+	m.aic = 2*best*n + 2*float64(o.params())
 	return m
 }
 
-// forecast is the next value of y.
-func (m *arma) forecast(y []float64) float64 {
-	_, next := newFilter(m.d, max(m.p, m.q+1)).run(y, m.parts(m.free))
+// forecast is the next value of h.
+func (m *arma) forecast(h *history) float64 {
+	_, next := newFilter(m.d, max(m.p, m.q+1)).run(h, m.parts(m.free))
 	return next
-}
-
-func difference(y []float64, d int) []float64 {
-	if d == 0 {
-		return y
-	}
-	out := append([]float64(nil), y...)
-	for range d {
-		for i := range len(out) - 1 {
-			out[i] = out[i+1] - out[i]
-		}
-		out = out[:len(out)-1]
-	}
-	return out
 }
 
 // nearUnit reports whether a root lies so near the unit circle that the model is
@@ -151,195 +147,6 @@ func withinRadius(a []float64, r float64) bool {
 	}
 	_, ok := toPartial(scaled)
 	return ok
-}
-
-// filter is the Kalman filter of an ARIMA process: d levels, y(t-1) and its
-// differences, above the r states of Harvey's form of the ARMA part. Levels start
-// nearly unknown, and the first d values do not count in the likelihood.
-type filter struct {
-	d, r, size int
-	state, nx  []float64
-	phi, load  []float64 // AR coefficients, loadings of the shock, [r]
-	gain       []float64
-	p, rot     []float64 // covariance, size x size
-}
-
-// levelVariance is what nearly unknown means.
-const levelVariance = 1e6
-
-func newFilter(d, r int) *filter {
-	n := d + r
-	return &filter{d: d, r: r, size: n, state: make([]float64, n), nx: make([]float64, n),
-		phi: make([]float64, r), load: make([]float64, r), gain: make([]float64, n),
-		p: make([]float64, n*n), rot: make([]float64, n*n)}
-}
-
-// run returns the exact log-likelihood of y and the forecast of its next value.
-// Once the covariance stops moving only the state does.
-func (f *filter) run(y []float64, c parts) (ll, next float64) {
-	clear(f.phi)
-	clear(f.load)
-	copy(f.phi, c.ar)
-	f.load[0] = 1
-	copy(f.load[1:], c.ma)
-	f.start(c)
-	steady := false
-	s, logS := 0.0, 0.0
-	for t, v := range y {
-		if !steady {
-			before := s
-			if s = f.observe(); !(s > 0) {
-				return math.NaN(), math.NaN()
-			}
-			steady = math.Abs(s-before) <= 1e-15*s
-			logS = math.Log(2 * math.Pi * s)
-		}
-		e := v - f.seen()
-		if t >= f.d {
-			ll -= 0.5 * (logS + float64(e*e)/s)
-		}
-		for i := range f.state {
-			f.nx[i] = f.state[i] + float64(f.gain[i]*e)
-		}
-		f.move(f.nx, 1, f.state, 1)
-		f.state[f.d] += c.c
-		if !steady {
-			f.propagate(c.variance, s)
-		}
-	}
-	return ll, f.seen()
-}
-
-// seen is the value that the state stands for: the sum of the levels and the first
-// ARMA state.
-func (f *filter) seen() float64 {
-	sum := 0.0
-	for _, v := range f.state[:f.d+1] {
-		sum += v
-	}
-	return sum
-}
-
-// observe returns the variance of the next value and sets the gain.
-func (f *filter) observe() float64 {
-	s := 0.0
-	for i := range f.gain {
-		f.gain[i] = 0
-		for _, v := range f.p[i*f.size : i*f.size+f.d+1] {
-			f.gain[i] += v
-		}
-		if i <= f.d {
-			s += f.gain[i]
-		}
-	}
-	for i := range f.gain {
-		f.gain[i] /= s
-	}
-	return s
-}
-
-// propagate updates the covariance with a value of variance s and moves it on.
-func (f *filter) propagate(variance, s float64) {
-	n := f.size
-	for i := range n {
-		for j := range n {
-			f.p[i*n+j] -= float64(f.gain[i] * f.gain[j] * s)
-		}
-	}
-	for j := range n {
-		f.move(f.p[j:], n, f.rot[j:], n)
-	}
-	for i := range n {
-		f.move(f.rot[i*n:], 1, f.p[i*n:], 1)
-	}
-	for i, a := range f.load {
-		for j, b := range f.load {
-			f.p[(f.d+i)*n+f.d+j] += float64(variance * a * b)
-		}
-	}
-}
-
-// move applies the transition to a vector of the given stride.
-func (f *filter) move(from []float64, stride int, to []float64, step int) {
-	first := from[f.d*stride]
-	sum := first
-	for i := f.d - 1; i >= 0; i-- {
-		sum += from[i*stride]
-		to[i*step] = sum
-	}
-	for i, phi := range f.phi {
-		v := float64(phi * first)
-		if i+1 < f.r {
-			v += from[(f.d+i+1)*stride]
-		}
-		to[(f.d+i)*step] = v
-	}
-}
-
-// start sets mean and covariance of the process in the long run.
-func (f *filter) start(c parts) {
-	clear(f.state)
-	clear(f.p)
-	for i := range f.d {
-		f.p[i*f.size+i] = levelVariance
-	}
-	// The mean m solves m = T m + [c, 0, ...].
-	sum := 1.0
-	for _, v := range c.ar {
-		sum -= v
-	}
-	arma := f.state[f.d:]
-	arma[0] = c.c / sum
-	tail := 0.0
-	for i := f.r - 1; i > 0; i-- {
-		tail += float64(f.phi[i] * arma[0])
-		arma[i] = tail
-	}
-	if f.r == 1 {
-		f.p[len(f.p)-1] = c.variance / (1 - float64(f.phi[0]*f.phi[0]))
-		return
-	}
-	cov := f.longRun(c.variance)
-	if cov == nil {
-		f.p[len(f.p)-1-(f.r-1)*(f.size+1)] = math.NaN()
-		return
-	}
-	for i := range f.r {
-		copy(f.p[(f.d+i)*f.size+f.d:], cov[i*f.r:(i+1)*f.r])
-	}
-}
-
-// longRun solves P = T P T' + R R' variance for the ARMA part, row by row; nil if
-// there is no solution.
-func (f *filter) longRun(variance float64) []float64 {
-	r := f.r
-	a := mat.NewDense(r*r, r*r, nil)
-	b := mat.NewVecDense(r*r, nil)
-	at := func(i, k int) float64 { // T[i][k] for k = 0 and k = i+1
-		if k == 0 {
-			return f.phi[i]
-		}
-		return 1
-	}
-	for i := range r {
-		for j := range r {
-			row := i*r + j
-			a.Set(row, row, 1)
-			b.SetVec(row, variance*f.load[i]*f.load[j])
-			for _, k := range [2]int{0, i + 1} {
-				for _, l := range [2]int{0, j + 1} {
-					if k < r && l < r {
-						a.Set(row, k*r+l, a.At(row, k*r+l)-float64(at(i, k)*at(j, l)))
-					}
-				}
-			}
-		}
-	}
-	var x mat.VecDense
-	if x.SolveVec(a, b) != nil {
-		return nil
-	}
-	return x.RawVector().Data
 }
 
 // startParams estimates by conditional least squares: residuals of a long

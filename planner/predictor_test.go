@@ -2,7 +2,9 @@ package planner
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"testing"
 )
@@ -132,6 +134,95 @@ func TestConstantSeriesIsRepeated(t *testing.T) {
 			if math.Abs(got-7) > 1e-12 {
 				t.Errorf("%s after value %d: %v", kind, i, got)
 			}
+		}
+	}
+}
+
+// TestTailOfTheLikelihoodIsTheFilter: what is computed once the covariance stands
+// still, from sums of lags or by recursion, is what the whole filter says.
+func TestTailOfTheLikelihoodIsTheFilter(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var y []float64
+	walk := 5000.0
+	for range 300 {
+		walk += 5 * rng.NormFloat64()
+		y = append(y, walk)
+	}
+	for _, o := range []order{{}, {constant: true}, {p: 1, constant: true}, {p: 3, constant: true}, {q: 1, constant: true},
+		{p: 1, q: 1, constant: true}, {p: 1, q: 2}, {p: 2, q: 1, constant: true}, {d: 1, constant: true}, {p: 2, d: 1},
+		{p: 1, d: 1, q: 1, constant: true}, {d: 1, q: 3}, {p: 1, d: 2}, {d: 2, q: 1}} {
+		m := arma{order: o, free: make([]float64, o.params())}
+		for i := range m.free {
+			m.free[i] = 0.3 + 0.2*rng.NormFloat64()
+		}
+		m.free[len(m.free)-1] = 7
+		c := m.parts(m.free)
+		h := newHistory(y[:200], o)
+		h.extend(y) // and growing is as good as being built
+		f := newFilter(o.d, max(o.p, o.q+1))
+		ll, next := f.run(h, c)
+
+		f.start(c)
+		want := 0.0
+		for i, v := range y {
+			s, e := f.observe(), v-f.seen()
+			if i >= o.d {
+				want -= 0.5 * (math.Log(2*math.Pi*s) + e*e/s)
+			}
+			for i := range f.state {
+				f.nx[i] = f.state[i] + f.gain[i]*e
+			}
+			f.move(f.nx, 1, f.state, 1)
+			f.state[f.d] += c.c
+			f.propagate(c.variance, s)
+		}
+		if seen := f.seen(); math.Abs(ll-want) > 1e-9*math.Abs(want) || math.Abs(next-seen) > 1e-8*math.Abs(seen) {
+			t.Errorf("%+v: likelihood %v and forecast %v, the filter says %v and %v", o, ll, next, want, seen)
+		}
+	}
+}
+
+// TestLagSumsKeepWhatIsLeft: a level of a billion and steps of a thousandth.
+func TestLagSumsKeepWhatIsLeft(t *testing.T) {
+	h := newHistory(nil, order{p: 1})
+	var y []float64
+	want := 0.0
+	for i := range 1000 {
+		y = append(y, 1e9+float64(i%7)/1024)
+		if i > 0 {
+			want += sq(y[i] - y[i-1])
+		}
+	}
+	h.extend(y)
+	if got := h.sums.squares(0, []float64{1}); math.Abs(got-want) > 1e-12*want {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// BenchmarkLongForecast forecasts after every value of a series, as a long run does.
+func BenchmarkLongForecast(b *testing.B) {
+	for _, c := range []struct {
+		terms string
+		ma    float64
+	}{{"none", 0}, {"ma", 0.6}} {
+		for _, ticks := range []int{1000, 4000} {
+			b.Run(fmt.Sprintf("terms=%s/ticks=%d", c.terms, ticks), func(b *testing.B) {
+				for b.Loop() {
+					rng := rand.New(rand.NewPCG(8, 2))
+					p, before := newArima(PredictorConfig{}), 0.0
+					for i := range ticks {
+						e := 10 * rng.NormFloat64()
+						p.Add(100 + e + c.ma*before)
+						before = e
+						if i >= 40 { // enough for an order
+							p.Next()
+						}
+					}
+					if p.model.q > 0 != (c.ma > 0) {
+						b.Fatalf("order %v", p.model.order)
+					}
+				}
+			})
 		}
 	}
 }
