@@ -210,17 +210,12 @@ func guardPair(cur, prop, cost pair, b band, minimum pair) (pair, Reason) {
 	if !b.holds(total, slack) {
 		return clampPair(cur, cost, b, minimum), BudgetReconcile
 	}
-	up, down := cur.below(prop), prop.below(cur)
-	atFloor := b.lo >= 0 && total <= b.lo && down
-	atCeiling := b.hi >= 0 && total >= b.hi && up
-	if (atFloor || atCeiling) && opposing(cur, prop) {
-		n := fitPair(cur, prop, cost, b, minimum)
-		if n == cur {
-			return cur, BudgetHold
+	floored := b.lo >= 0 && total <= b.lo && prop.below(cur)
+	capped := b.hi >= 0 && total >= b.hi && cur.below(prop)
+	if floored || capped { // only a swap between the roles is left
+		if n := fitPair(cur, prop, cost, b, minimum); opposing(cur, prop) && n != cur {
+			return n, ""
 		}
-		return n, ""
-	}
-	if atFloor && !up || atCeiling {
 		return cur, BudgetHold
 	}
 	n := clampPair(prop, cost, b, minimum)

@@ -111,31 +111,29 @@ func (o *lbfgs) direction(d []float64) {
 // search finds a step along d that decreases enough and flattens the slope; x, g
 // and fx end there. False if none was found.
 func (o *lbfgs) search(x0, d []float64, f0, slope0 float64, step *float64) bool {
-	const ftol, gtol, xtol, most = 1e-3, 0.9, 0.1, 1e10
-	b := bracket{lo: edge{0, f0, slope0}, hi: edge{0, f0, slope0}, min: 0, max: *step + 4**step}
+	const ftol, gtol = 1e-3, 0.9
+	b := bracket{lo: edge{0, f0, slope0}, hi: edge{0, f0, slope0}, max: *step + 4**step,
+		width: longestStep, before: 2 * longestStep}
 	test := ftol * slope0
-	width, width1 := most, 2*most
-	stage1 := true
+	descending := true // no point was low enough and past the minimum yet
 	for range maxLineEvals {
 		for i := range o.x {
 			o.x[i] = x0[i] + float64(*step*d[i])
 		}
 		o.fx = o.eval(o.x, o.g)
 		at := edge{*step, o.fx, dot(o.g, d)}
-		if math.IsNaN(at.f) || math.IsInf(at.f, 0) || math.IsNaN(at.slope) {
+		if !finite(at.f) || math.IsNaN(at.slope) {
 			return false
 		}
-		ftest := f0 + *step*test
-		if stage1 && at.f <= ftest && at.slope >= 0 {
-			stage1 = false
+		low := at.f <= f0+*step*test
+		if low && at.slope >= 0 {
+			descending = false
 		}
-		done := at.f <= ftest && math.Abs(at.slope) <= gtol*-slope0
-		stuck := b.found && (*step <= b.min || *step >= b.max || b.max-b.min <= xtol*b.max) ||
-			*step == most && at.f <= ftest && at.slope <= test || *step == 0
-		if done || stuck {
+		stuck := b.spent(*step) || *step == longestStep && low && at.slope <= test || *step == 0
+		if stuck || low && math.Abs(at.slope) <= gtol*-slope0 {
 			return true
 		}
-		if stage1 && at.f <= b.lo.f && at.f > ftest {
+		if descending && at.f <= b.lo.f && !low {
 			b.tilt(-test)
 			at.f, at.slope = at.f-*step*test, at.slope-test
 			*step = b.next(at)
@@ -143,31 +141,48 @@ func (o *lbfgs) search(x0, d []float64, f0, slope0 float64, step *float64) bool 
 		} else {
 			*step = b.next(at)
 		}
-		if b.found {
-			if math.Abs(b.hi.x-b.lo.x) >= 0.66*width1 {
-				*step = b.lo.x + 0.5*(b.hi.x-b.lo.x)
-			}
-			width1, width = width, math.Abs(b.hi.x-b.lo.x)
-			b.min, b.max = math.Min(b.lo.x, b.hi.x), math.Max(b.lo.x, b.hi.x)
-		} else {
-			b.min, b.max = *step+1.1*(*step-b.lo.x), *step+4*(*step-b.lo.x)
-		}
-		*step = math.Min(math.Max(*step, 0), most)
-		if b.found && (*step <= b.min || *step >= b.max || b.max-b.min <= xtol*b.max) {
-			*step = b.lo.x
-		}
+		*step = b.bound(*step)
 	}
 	return false
 }
+
+// longestStep bounds a step along a direction.
+const longestStep = 1e10
 
 // edge is a point of the line search.
 type edge struct{ x, f, slope float64 }
 
 // bracket holds the best point, the other end, and the bounds of the next step.
 type bracket struct {
-	lo, hi   edge
-	min, max float64
-	found    bool // a minimum lies between lo and hi
+	lo, hi        edge
+	min, max      float64
+	found         bool    // a minimum lies between lo and hi
+	width, before float64 // of the last two brackets
+}
+
+// spent reports whether no step between the bounds is worth a trial.
+func (b *bracket) spent(step float64) bool {
+	const xtol = 0.1
+	return b.found && (step <= b.min || step >= b.max || b.max-b.min <= xtol*b.max)
+}
+
+// bound sets the bounds of the step after this one and keeps this one inside its own:
+// halfway where the bracket shrinks too slowly, the best point where it is spent.
+func (b *bracket) bound(step float64) float64 {
+	if b.found {
+		if math.Abs(b.hi.x-b.lo.x) >= 0.66*b.before {
+			step = b.lo.x + 0.5*(b.hi.x-b.lo.x)
+		}
+		b.before, b.width = b.width, math.Abs(b.hi.x-b.lo.x)
+		b.min, b.max = math.Min(b.lo.x, b.hi.x), math.Max(b.lo.x, b.hi.x)
+	} else {
+		b.min, b.max = step+1.1*(step-b.lo.x), step+4*(step-b.lo.x)
+	}
+	step = math.Min(math.Max(step, 0), longestStep)
+	if b.spent(step) {
+		return b.lo.x
+	}
+	return step
 }
 
 // tilt adds a linear function to both ends.

@@ -146,7 +146,8 @@ func (m *model) feed(rows []FPM) {
 // classify returns the store and the features of a pass; no store for empty work,
 // not ok for work that contradicts itself or the role (spec planner 6.1).
 func (m *model) classify(w work) (s *store, x [2]float64, ok bool) {
-	if w.n <= 0 && (w.prefill > 0 || w.prefix > 0) || w.d <= 0 && w.kv > 0 {
+	foreign := m.role == prefillRole && w.d > 0 || m.role == decodeRole && w.prefill > 0
+	if foreign || w.n <= 0 && (w.prefill > 0 || w.prefix > 0) || w.d <= 0 && w.kv > 0 {
 		return nil, x, false
 	}
 	pairs, prefix := 0.0, 0.0
@@ -154,34 +155,21 @@ func (m *model) classify(w work) (s *store, x [2]float64, ok bool) {
 		prefix = w.prefix
 		pairs = float64(prefix*w.prefill)/w.n + float64(w.prefill*w.prefill)/(2*w.n) + w.prefill/2
 	}
-	has, decodes := w.prefill > 0, w.d > 0
-	switch m.role {
-	case prefillRole:
-		if decodes {
-			return nil, x, false
-		}
-		if has {
-			s = m.stores[0]
-		}
-		return s, [2]float64{prefix + pairs, w.prefill}, true
-	case decodeRole:
-		if has {
-			return nil, x, false
-		}
-		if decodes {
-			s = m.stores[0]
-		}
-		return s, [2]float64{w.kv, w.d}, true
-	}
+	return m.storeOf(w), [2]float64{prefix + w.kv + pairs, w.prefill + w.d}, true
+}
+
+func (m *model) storeOf(w work) *store {
 	switch {
-	case has && decodes:
-		s = m.stores[mixed]
-	case has:
-		s = m.stores[prefillOnly]
-	case decodes:
-		s = m.stores[decodeOnly]
+	case w.prefill <= 0 && w.d <= 0:
+		return nil
+	case m.role != aggregatedRole:
+		return m.stores[0]
+	case w.prefill <= 0:
+		return m.stores[decodeOnly]
+	case w.d <= 0:
+		return m.stores[prefillOnly]
 	}
-	return s, [2]float64{prefix + w.kv + pairs, w.prefill + w.d}, true
+	return m.stores[mixed]
 }
 
 // estimate is the time of a pass in ms; 0 for empty work, not ok without a fit for

@@ -339,14 +339,10 @@ func (p *Policy) feed() {
 func (p *Policy) project(m proposal) (to pair, change bool) {
 	c, ready, n := p.tick.Counts, p.tick.Counts.ready(), m.n
 	settled := !c.decodeMoving() && (p.cfg.Mode == Agg || !c.prefillMoving())
-	repaired := proposal{}
+	var repair proposal
 	if settled {
-		if repaired.d = ready.d < p.minimum.d; repaired.d {
-			n.d = max(n.d, p.minimum.d)
-		}
-		if repaired.p = p.cfg.Mode == Disagg && ready.p < p.minimum.p; repaired.p {
-			n.p = max(n.p, p.minimum.p)
-		}
+		repair = p.repair(ready)
+		n = n.max(repair.n)
 	}
 	reconcile := settled && !p.limits.holds(ready.gpus(p.cost), p.limits.slack(max(p.cost.p, p.cost.d)))
 	if n == ready && !reconcile {
@@ -360,11 +356,23 @@ func (p *Policy) project(m proposal) (to pair, change bool) {
 	if to == ready {
 		return pair{}, false
 	}
-	if to.p == ready.p && !m.p && !repaired.p {
+	if to.p == ready.p && !m.p && !repair.p {
 		to.p = Unset
 	}
-	if to.d == ready.d && !m.d && !repaired.d {
+	if to.d == ready.d && !m.d && !repair.d {
 		to.d = Unset
 	}
 	return to, true
+}
+
+// repair names the sides that are below their minimum; an aggregated deployment has
+// none on the prefill side.
+func (p *Policy) repair(ready pair) (r proposal) {
+	if ready.p < p.minimum.p {
+		r.n.p, r.p = p.minimum.p, true
+	}
+	if ready.d < p.minimum.d {
+		r.n.d, r.d = p.minimum.d, true
+	}
+	return r
 }

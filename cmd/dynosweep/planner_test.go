@@ -301,3 +301,28 @@ func TestScaleDownCancelsStartingWorkersFirst(t *testing.T) {
 		t.Errorf("%v decode worker-seconds, %v GPU-hours; the reference says 300.683 and 0.128069", r.DecodeWorkS, r.GPUHours)
 	}
 }
+
+// TestMinimumAndBudgetAreRepairedAtTheFirstTick are variations of spec planner 13.5:
+// both pools grow before anything was forecast, and later the load is served within
+// what is left.
+func TestMinimumAndBudgetAreRepairedAtTheFirstTick(t *testing.T) {
+	trace := burst(t, 100, []int{500, 800, 1100, 1700, 2300}, phase{0, 30_000, 200}, phase{30_000, 60_000, 125},
+		phase{60_000, 120_000, 50}, phase{120_000, 180_000, 250})
+	for _, c := range []struct {
+		more     string
+		events   []goldenEvent
+		gpuHours float64
+	}{
+		{`"min_endpoint":2,"max_gpu_budget":8`, []goldenEvent{{5, "prefill", 1, 2}, {5, "decode", 1, 2}, {80, "decode", 2, 3},
+			{120, "decode", 3, 4}, {140, "decode", 4, 2}}, 0.2201737},
+		{`"min_gpu_budget":4,"max_gpu_budget":4`, []goldenEvent{{5, "prefill", 1, 2}, {5, "decode", 1, 2}, {80, "prefill", 2, 1},
+			{80, "decode", 2, 3}}, 0.1978533},
+	} {
+		r := autoscale(t, trace, "", `{"mode":"disagg","optimization_target":"sla","ttft_ms":300,"itl_ms":15,"enable_load_scaling":false,"throughput_adjustment_interval_seconds":20,"load_predictor":"constant","prefill_engine_num_gpu":1,"decode_engine_num_gpu":1,`+c.more+`}`,
+			"--prefill-engine-args", `{"worker_type":"prefill","block_size":64,"num_gpu_blocks":2048,"max_num_seqs":64,"max_num_batched_tokens":4096,"startup_time":3}`,
+			"--decode-engine-args", `{"worker_type":"decode","block_size":64,"num_gpu_blocks":1024,"max_num_seqs":32,"max_num_batched_tokens":4096,"startup_time":6}`)
+		if !slices.Equal(r.Planner.Events, c.events) || math.Abs(r.GPUHours-c.gpuHours) > 1e-7 {
+			t.Errorf("%s: events %+v, %v GPU-hours; the reference says %+v and %v", c.more, r.Planner.Events, r.GPUHours, c.events, c.gpuHours)
+		}
+	}
+}
