@@ -19,9 +19,10 @@ import (
 // outputs are the files of one run. They are written under temporary names and
 // take their place when the run is done, so that a failed run leaves nothing.
 type outputs struct {
-	open  []*output
-	jsonl *output // per-request records
-	ticks *output // Planner ticks
+	open   []*output
+	inputs []string // files that the run reads: no output may replace one
+	jsonl  *output  // per-request records
+	ticks  *output  // Planner ticks
 	// before is called when the run is done, before its files take their place; echo
 	// prints the report itself in place of the table; nested puts the summary keys
 	// under "summary", as predict does.
@@ -53,6 +54,9 @@ func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 			path = real // a link stays one
 		}
 	}
+	if o.reads(path) {
+		return nil, fmt.Errorf("%s: the run reads this file: write to another", path)
+	}
 	if dir := filepath.Dir(path); dir != "." {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
@@ -80,6 +84,15 @@ func (o *outputs) create(path string, stdout io.Writer) (*output, error) {
 	out := &output{Writer: bufio.NewWriterSize(f, 1<<16), path: path, file: f}
 	o.open = append(o.open, out)
 	return out, nil
+}
+
+// reads reports that path is one of the inputs.
+func (o *outputs) reads(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && slices.ContainsFunc(o.inputs, func(input string) bool {
+		in, err := os.Stat(input)
+		return err == nil && os.SameFile(in, st)
+	})
 }
 
 // commit puts every file in its place.

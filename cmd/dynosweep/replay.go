@@ -50,7 +50,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 	for _, n := range append(flags.Idle(&run), run.Notices()...) {
 		talk.notice("%s", n)
 	}
-	files := &outputs{}
+	files := &outputs{inputs: flags.Traces}
 	defer files.discard()
 	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
 	if err := files.observe(c, &run, &w); err != nil {

@@ -34,3 +34,24 @@ func TestReplayTellsOfFlagsWithoutEffect(t *testing.T) {
 		t.Errorf("exit %d, %q", code, talk)
 	}
 }
+
+func TestReplayReplacesNoTraceByItsReport(t *testing.T) {
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	row := `{"timestamp":0,"input_length":64,"output_length":2,"hash_ids":[1]}` + "\n"
+	if err := os.WriteFile(trace, []byte(row), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	link := trace + ".link"
+	if err := os.Symlink(trace, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{trace, link} {
+		_, talk, code := runProgram("replay", trace, "--trace-block-size", "64", "--report-json", path)
+		if code != 2 || !strings.Contains(talk, "the run reads this file: write to another") {
+			t.Errorf("%s: exit %d, %s", path, code, talk)
+		}
+	}
+	if text, err := os.ReadFile(trace); err != nil || string(text) != row {
+		t.Errorf("the trace reads %q, %v", text, err)
+	}
+}
