@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -205,21 +207,30 @@ func axisValue(v any, t spec.AxisType) results.Value {
 	return results.Null
 }
 
-// runAll runs the points. The first failure to write ends it.
+// runAll runs the points, the largest first: what is left at the end is small, so
+// that no goroutine works on alone for long. The first failure to write ends it.
 func (r *runner) runAll(ctx context.Context, todo []*spec.Point) error {
+	type sized struct {
+		*spec.Point
+		bytes int64
+	}
+	points := make([]sized, len(todo))
+	for i, p := range todo {
+		points[i] = sized{p, r.in.bytes(&p.Run, r.opt.Capture)}
+	}
+	slices.SortStableFunc(points, func(a, b sized) int { return cmp.Compare(b.bytes, a.bytes) })
 	group, ctx2 := errgroup.WithContext(ctx)
 	group.SetLimit(max(r.opt.Jobs, 1))
-	for _, p := range todo {
+	for _, p := range points {
 		if ctx2.Err() != nil {
 			break
 		}
 		group.Go(func() error {
-			need := r.in.bytes(&p.Run, r.opt.Capture)
-			if err := r.gate.enter(ctx2, need); err != nil {
+			if err := r.gate.enter(ctx2, p.bytes); err != nil {
 				return err
 			}
-			defer r.gate.leave(need)
-			return r.point(ctx2, p)
+			defer r.gate.leave(p.bytes)
+			return r.point(ctx2, p.Point)
 		})
 	}
 	err := group.Wait()

@@ -91,6 +91,15 @@ func openLines(path, what string) (*lines, error) {
 	return l, nil
 }
 
+// ids is about how many hash ids a mooncake file has: ten bytes each, or two and a half
+// if they are compressed.
+func (l *lines) ids() int64 {
+	if filepath.Ext(l.path) == ".gz" {
+		return l.size * 2 / 5
+	}
+	return l.size / 10
+}
+
 // next moves to the next line that is not blank; false at the end or on an error.
 func (l *lines) next() bool {
 	for l.err == nil {

@@ -1,5 +1,7 @@
 package workload
 
+import "slices"
+
 // interner gives every prefix chain a dense number: node = number of (parent node,
 // next id), 0, 1, 2, ... in order of first appearance. Two chains have the same
 // node iff all their ids are equal.
@@ -33,8 +35,17 @@ func (t *interner) len() uint32 { return uint32(len(t.first)) }
 
 // fresh returns a node that no chain leads to.
 func (t *interner) fresh() uint32 {
-	t.first = append(t.first, internSlot{})
+	t.first = append(doubled(t.first), internSlot{})
 	return uint32(len(t.first) - 1)
+}
+
+// doubled returns s with room for one more, twice the room if there was none: append
+// grows long slices by a quarter, and what is copied on the way is fresh memory.
+func doubled[E any](s []E) []E {
+	if len(s) < cap(s) {
+		return s
+	}
+	return slices.Grow(s, max(len(s), 1))
 }
 
 // next returns the node of id after parent.

@@ -204,8 +204,10 @@ type extraKey struct {
 
 // newBuilder returns a builder with room for about so many hash ids before it grows.
 func newBuilder(o LoadOptions, ids int64) *builder {
-	ids = min(ids, 1<<19)
+	ids = min(ids, 1<<24)
+	rows := ids / 16
 	return &builder{chain: newInterner(ids * 2 / 3), t: &Trace{format: o.Format, blockSize: o.BlockSize,
+		sessions: make([]traceSession, 0, rows), turns: make([]traceTurn, 0, rows),
 		extras: make([]turnExtra, 1), nodes: make([]uint32, 0, ids)}}
 }
 
@@ -217,13 +219,13 @@ func (b *builder) addTurn(line int, ids []uint64, input, output int32, delayMs f
 	parent := root
 	for _, id := range ids {
 		node := b.chain.next(parent, id)
-		t.nodes = append(t.nodes, node)
+		t.nodes = append(doubled(t.nodes), node)
 		if t.format != MooncakeDelta {
 			parent = node
 		}
 	}
-	t.turns = append(t.turns, turn)
-	b.lineOf = append(b.lineOf, int32(line))
+	t.turns = append(doubled(t.turns), turn)
+	b.lineOf = append(doubled(b.lineOf), int32(line))
 }
 
 // intern returns the index of x in extras, where equal ones are kept once.
@@ -261,8 +263,8 @@ func (b *builder) session(r *row, line int) (i int32, first bool) {
 		}
 	}
 	i = int32(len(b.t.sessions))
-	b.t.sessions = append(b.t.sessions, traceSession{line: int32(line), name: r.session, named: named})
-	b.lastMs = append(b.lastMs, math.NaN())
+	b.t.sessions = append(doubled(b.t.sessions), traceSession{line: int32(line), name: r.session, named: named})
+	b.lastMs = append(doubled(b.lastMs), math.NaN())
 	if named {
 		if b.byName == nil {
 			b.byName = make(map[string]int32)
@@ -320,7 +322,7 @@ func (b *builder) place(r *row, l *lines) (delayMs float64, err error) {
 	if r.has&hasTimestamp != 0 {
 		b.lastMs[i] = r.timestampMs
 	}
-	b.sessionOf = append(b.sessionOf, i)
+	b.sessionOf = append(doubled(b.sessionOf), i)
 	return delayMs, nil
 }
 
@@ -330,7 +332,7 @@ func loadMooncake(path string, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := newBuilder(o, l.size/10) // about the ids in the file
+	b := newBuilder(o, l.ids())
 	err = b.rows(l, o)
 	b.t.digest, err = closeWith(l, err)
 	if err != nil {
