@@ -237,7 +237,7 @@ func (h *handoffs) command(s *Sim, a action) error {
 		rk.hand.CancelDestination(a.req, &h.events)
 	}
 	s.wake(w)
-	s.touch(rk)
+	defer s.touch(rk) // after the attempt
 	if err := h.flushEvents(s, w, rid); err != nil {
 		return err
 	}
@@ -346,6 +346,7 @@ func (h *handoffs) boundary(s *Sim, w *worker, rank int32, signals []engine.Sign
 	if rk.pending > 0 {
 		res, got = rk.hand.TryReserve(&h.events)
 		rk.mayTry = got
+		s.touch(rk)
 		if err := h.flushEvents(s, w, rank); err != nil {
 			return err
 		}

@@ -352,3 +352,31 @@ func TestTicksReadWithoutCutting(t *testing.T) {
 		t.Fatalf("only %d ticks", ticks)
 	}
 }
+
+// TestSamplesReadWithoutCutting: telemetry shows the same samples with decode runs
+// and pass by pass, beside a time cap as well.
+func TestSamplesReadWithoutCutting(t *testing.T) {
+	samples := 0
+	for k := range draws / 4 {
+		d := newDraw(t, k)
+		limit := []float64{0, 20.5, 45, 150}[k%4] // 0: no cap
+		var seen [2][]string
+		for i, slow := range []bool{false, true} {
+			sink := func(v *metrics.Sample) error { seen[i] = append(seen[i], string(v.AppendJSON(nil))); return nil }
+			_, err := d.run(t, func(c *sim.Config) {
+				c.SlowPath, c.MaxSimTimeMs = slow, limit
+				c.Telemetry = metrics.TelemetryOptions{IntervalMs: 4.5, Sink: sink}
+			})
+			if err != nil {
+				seen[i] = nil
+			}
+		}
+		samples += len(seen[0])
+		if a, b := strings.Join(seen[0], "\n"), strings.Join(seen[1], "\n"); a != b {
+			t.Fatalf("run %d (cap %v, %+v): samples differ\n%s", k, limit, d.cfg.Decode.Rank, firstDifference(a, b))
+		}
+	}
+	if samples < 1000 {
+		t.Fatalf("only %d samples", samples)
+	}
+}

@@ -89,8 +89,12 @@ func (s *Sim) Run(ctx context.Context) (*Result, error) {
 			return nil, s.stuckError()
 		}
 		if canon > s.cap {
-			s.advanceWithinCap()
-			break
+			// Pass by pass the ends inside decode runs would be instants of their own.
+			last := s.lastEndWithinCap()
+			if tick > last {
+				s.advance(last)
+				break
+			}
 		}
 		if tick < canon {
 			if err := s.sampleOnly(tick); err != nil {
@@ -271,16 +275,18 @@ func (s *Sim) settleAll() error {
 	return nil
 }
 
-// advanceWithinCap moves the clock to the last pass end inside decode runs that is
-// within the cap: pass by pass it would have been an instant of its own.
-func (s *Sim) advanceWithinCap() {
+// lastEndWithinCap is the last pass end inside decode runs that is within the cap,
+// the present if there is none.
+func (s *Sim) lastEndWithinCap() float64 {
+	last := s.nowMs
 	for _, w := range s.completions.items {
 		for _, e := range w.ends {
 			if w.inRun && e <= s.cap {
-				s.advance(e)
+				last = max(last, e)
 			}
 		}
 	}
+	return last
 }
 
 // finish publishes the last sample and closes the books.

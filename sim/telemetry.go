@@ -29,11 +29,19 @@ func (s *Sim) baselineSample() error {
 	return nil
 }
 
-// sampleOnly moves the clock to a telemetry tick at which nothing else happens.
-// A pass of a decode run that ends exactly then makes it a full instant.
+// sampleOnly moves the clock to a telemetry tick at which nothing else happens and
+// no worker is woken. A pass of a decode run that ends exactly then makes it a full
+// instant.
 func (s *Sim) sampleOnly(atMs float64) error {
 	s.advance(atMs)
-	return s.drain()
+	busy := len(s.completions.items)
+	if err := s.settleAll(); err != nil {
+		return err
+	}
+	if len(s.completions.items) < busy {
+		return s.drain()
+	}
+	return s.sample(metrics.Periodic)
 }
 
 // sample takes one sample and arms the next periodic tick.
