@@ -75,30 +75,37 @@ func (s *Sim) fillSample(kind metrics.SampleKind) {
 	v := &t.record
 	v.Ordinal, v.Kind, v.StartMs, v.AtMs = t.ordinal, kind, t.lastMs, s.nowMs
 	v.Traffic = metrics.Traffic{}
-	if kind != metrics.Baseline {
+	take := kind != metrics.Baseline
+	if take {
 		v.Traffic = t.window.Take(s.nowMs)
 	}
 	if s.prefill != nil {
-		s.fillPool(s.prefill, &v.Prefill)
+		s.fillPool(s.prefill, &v.Prefill, take)
 	}
-	s.fillPool(s.decode, &v.Decode)
+	s.fillPool(s.decode, &v.Decode, take)
 }
 
-func (s *Sim) fillPool(p *pool, v *metrics.PoolSample) {
+// fillPool shows a pool; take also what its ranks counted since that was taken last.
+func (s *Sim) fillPool(p *pool, v *metrics.PoolSample, take bool) {
 	v.Ranks = v.Ranks[:0]
 	v.Active, v.Starting, v.Draining = p.list(v.Active, v.Starting, v.Draining)
-	v.Pending, v.Interval = p.placement.Queued(), p.gone
-	p.gone = metrics.Counters{}
+	v.Pending, v.Interval = p.placement.Queued(), metrics.Counters{}
+	if take {
+		v.Interval, p.gone = p.gone, metrics.Counters{}
+	}
 	for _, w := range p.present {
 		for i := range w.ranks {
 			rk := &w.ranks[i]
 			g := &rk.gauges
+			var counted metrics.Counters
+			if take {
+				counted, rk.counted = rk.counted, metrics.Counters{}
+			}
 			v.Ranks = append(v.Ranks, metrics.RankSample{
 				Worker: w.id, Rank: int32(i), ActiveBlocks: g.ActiveBlocks, InactiveBlocks: g.InactiveBlocks,
-				TotalBlocks: g.TotalBlocks, Running: g.Running, Waiting: g.Waiting, Interval: rk.counted,
+				TotalBlocks: g.TotalBlocks, Running: g.Running, Waiting: g.Waiting, Interval: counted,
 			})
-			v.Interval.Add(rk.counted)
-			rk.counted = metrics.Counters{}
+			v.Interval.Add(counted)
 		}
 	}
 }
