@@ -57,6 +57,9 @@ func runCompare(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return reportError(err)
 	}
+	if cmp.A == cmp.B { // one specification, run twice
+		cmp.A, cmp.B = c.Args().Get(0), c.Args().Get(1)
+	}
 	if format == "json" {
 		return writeJSON(c.Root().Writer, comparisonDoc(cmp))
 	}

@@ -216,6 +216,32 @@ type manifest struct {
 	}
 }
 
+// Two runs of one specification bear one name: their folders tell them apart. What a
+// Planner did is compared too.
+func TestCompareTellsTwoRunsOfOneSpecificationApart(t *testing.T) {
+	before, _ := swept(t, reportGrid)
+	after, _ := swept(t, reportGrid)
+	out := must(t, "compare", before, after)
+	for _, want := range []string{"A  " + before + "\n", "B  " + after + "\n", "scaling events (events)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+// The last request ends before the time limit, until which the workers are paid for:
+// the price of an hour is that of the fleet all the same.
+func TestAFixedFleetCostsItsPriceAnHour(t *testing.T) {
+	dir, _ := swept(t, `workload: {trace: testdata/traces/conversation_500.jsonl.gz, max_sim_time_seconds: 5}
+topology: {workers: 4}
+sla: {ttft_ms: 60000, itl_ms: 1000}
+cost: {usd_per_gpu_hour: 2}
+`)
+	if out := must(t, "report", dir, "--page", "none", "--attainment", "0.01"); !strings.Contains(out, "$8.00 an hour, $192.00 a day") {
+		t.Errorf("4 GPUs at $2:\n%s", out)
+	}
+}
+
 func TestCompareFitsEightyColumns(t *testing.T) {
 	text := "name: %s\nworkload: {synthetic: {input_tokens: 300, output_tokens: 8, requests: 20}, request_rate: [9, 20]}\ntopology: {mode: aggregated}\nengine: {max_num_batched_tokens: %d}\nsla: {ttft_ms: 50, itl_ms: 20}\nseeds: [1, 2, 3]\n"
 	a, _ := swept(t, fmt.Sprintf(text, "a", 2048))

@@ -32,6 +32,7 @@ var Metrics = []Metric{
 	{"sla_attainment", "SLA attainment", "0..1", true},
 	{"gpu_hours", "GPU-hours", "h", false},
 	{"cost_usd", "cost", "USD", false},
+	{"scaling_events", "scaling events", "events", false},
 }
 
 // Set is one side of a comparison: a sweep, or the report of one run.

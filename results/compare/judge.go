@@ -228,11 +228,11 @@ func (j *judge) price(c *Case) error {
 			return float64(pws(i)*pg(i)/3600*pre) + float64(dws(i)*dg(i)/3600*dec)
 		}
 	}
-	tokens, duration := j.reader("total_output_tokens"), j.reader("duration_ms")
+	tokens, hours := j.reader("total_output_tokens"), j.reader("gpu_hours")
 	over := func(of func(int) float64) Estimate { return EstimateOf(j.s.derived(c.Point, of).Values) }
 	c.cost = j.s.derived(c.Point, func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
 	c.USDPerMillion = EstimateOf(c.cost.Values)
-	c.USDPerHour = over(func(i int) float64 { return ratio(usd(i)*3.6e6, duration(i)) })
+	c.USDPerHour = over(func(i int) float64 { return ratio(usd(i), hours(i)) * c.GPUs })
 	good := j.good(c)
 	c.USDPerGood = over(func(i int) float64 { return ratio(usd(i), good(i)) })
 	return nil
