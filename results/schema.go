@@ -180,9 +180,9 @@ func outcomeColumns() []columnOf[Point] {
 		figure("mean_queue_ms", "ms", "mean wait from arrival to first admission", Float64, func(c *metrics.Coverage) Value { return Float(c.QueueMs.Mean) }),
 		figure("p99_queue_ms", "ms", "99th percentile of that wait", Float64, func(c *metrics.Coverage) Value { return Float(c.QueueMs.P99) }),
 		figure("peak_in_flight", "requests", "most requests that had arrived and not ended", Int64, func(c *metrics.Coverage) Value { return Int(c.PeakInFlight) }),
-		figure("prefill_kv_occupancy", "0..1", "KV blocks of the prefill pool in use, mean over time", Float64, occupied(metrics.PrefillPool, meanOf)),
+		figure("prefill_kv_occupancy", "0..1", "KV blocks of the prefill pool in use, mean over the time of passes", Float64, occupied(metrics.PrefillPool, meanOf)),
 		figure("prefill_kv_occupancy_peak", "0..1", "fullest prefill rank", Float64, occupied(metrics.PrefillPool, peakOf)),
-		figure("decode_kv_occupancy", "0..1", "KV blocks of the decode (or aggregated) pool in use, mean over time", Float64, occupied(metrics.DecodePool, meanOf)),
+		figure("decode_kv_occupancy", "0..1", "KV blocks of the decode (or aggregated) pool in use, mean over the time of passes", Float64, occupied(metrics.DecodePool, meanOf)),
 		figure("decode_kv_occupancy_peak", "0..1", "fullest decode rank", Float64, occupied(metrics.DecodePool, peakOf)),
 	}
 }

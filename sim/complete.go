@@ -56,6 +56,9 @@ func (s *Sim) complete(w *worker) error {
 		}
 	}
 	for i := range w.ranks {
+		if !run {
+			w.ranks[i].occupy(w.endMs - w.startMs)
+		}
 		if err := s.completeRank(w, int32(i), run); err != nil {
 			return err
 		}
@@ -63,7 +66,6 @@ func (s *Sim) complete(w *worker) error {
 	if !run && !w.runnable() {
 		w.step = 0
 	}
-	s.occupied(w, w.startMs)
 	return nil
 }
 

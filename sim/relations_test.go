@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -148,6 +149,9 @@ func TestDecodeRunsEqualPassByPass(t *testing.T) {
 			continue
 		}
 		ended++
+		if a, b := fast.Summary.Coverage, slow.Summary.Coverage; !reflect.DeepEqual(a, b) {
+			t.Fatalf("run %d (%+v): coverage is %+v with decode runs, %+v pass by pass", k, d.cfg.Decode.Rank, a, b)
+		}
 		_, r1 := figures(t, fast)
 		_, r2 := figures(t, slow)
 		if r1 != r2 {
@@ -199,6 +203,9 @@ func TestObservationChangesNothing(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatalf("run %d fails when watched: %v", k, err)
+		}
+		if a, b := bare.Summary.Coverage, watched.Summary.Coverage; !reflect.DeepEqual(a, b) {
+			t.Fatalf("run %d: coverage is %+v, with telemetry %+v", k, a, b)
 		}
 		if _, a := figures(t, bare); seen == 0 {
 			t.Fatalf("run %d: no sample", k)

@@ -125,6 +125,19 @@ func TestTimeCapStopsBeforeTheNextInstant(t *testing.T) {
 	}
 }
 
+// TestOccupancyIsThatOfThePasses: two blocks of four for 10 ms, then three of them
+// for two passes of 2 ms, the last of which gives them back.
+func TestOccupancyIsThatOfThePasses(t *testing.T) {
+	both(t, "one request", func(t *testing.T, slow bool) {
+		e := simtest.Fixed(10, 2)
+		e.Blocks = 4
+		o := simtest.Run(t, sim.Config{SlowPath: slow, Decode: simtest.Pool(1, e), Source: simtest.Open(t, simtest.Rows(t, "0,128,3"))})
+		kv := o.Summary.Coverage.KVOccupancy["agg"]
+		close1(t, "mean", kv.Mean, (2*10+3*4)/4./14)
+		close1(t, "peak", kv.Peak, 0.75)
+	})
+}
+
 func TestTurnsAfterAFailedOneAreCounted(t *testing.T) {
 	c := simtest.Disaggregated(1, 1, simtest.Fixed(10, 2))
 	c.Decode.Rank.Blocks = 1

@@ -264,6 +264,7 @@ func (s *Sim) removeWorker(p *pool, w *worker) {
 	p.ready.clear(w.id)
 	for i := range w.ranks {
 		p.gone.Add(w.ranks[i].counted)
+		s.collector.Occupied(p.kind, w.ranks[i].use)
 	}
 	p.workers[w.id] = nil
 	p.present = slices.DeleteFunc(p.present, func(x *worker) bool { return x == w })

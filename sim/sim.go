@@ -301,6 +301,11 @@ func (s *Sim) finish() (*Result, error) {
 	s.endOperations()
 	for _, p := range s.pools {
 		p.integrate(s.nowMs)
+		for _, w := range p.present {
+			for i := range w.ranks {
+				s.collector.Occupied(p.kind, w.ranks[i].use)
+			}
+		}
 	}
 	return s.result(), s.lifecycle.err
 }

@@ -109,11 +109,3 @@ func (s *Sim) fillPool(p *pool, v *metrics.PoolSample, take bool) {
 		}
 	}
 }
-
-// occupied feeds the KV occupancy of the pass that w just finished.
-func (s *Sim) occupied(w *worker, fromMs float64) {
-	for i := range w.ranks {
-		g := w.ranks[i].core.Gauges()
-		s.collector.Occupied(w.pool.kind, float64(g.ActiveBlocks), g.ActiveBlocks, g.TotalBlocks, s.nowMs-fromMs)
-	}
-}

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"dynosweep/sim/engine"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/timing"
@@ -31,8 +33,10 @@ type rank struct {
 	pending  int              // accepted destinations that are not reserved yet
 	mayTry   bool             // the next boundary may reserve one more
 	counted  metrics.Counters // since the last telemetry sample
-	gauges   engine.Gauges    // after the last command or pass completion; telemetry only
-	metrics  RankMetrics      // newest finished pass, while fresh
+	blocks   []int64          // [pass], KV blocks in use in the committed passes of a run
+	use      metrics.Occupancy
+	gauges   engine.Gauges // after the last command or pass completion; telemetry only
+	metrics  RankMetrics   // newest finished pass, while fresh
 	fresh    bool
 	lastMs   float64 // last publish time of the metric
 }
@@ -99,6 +103,7 @@ func (s *Sim) startRun(w *worker) bool {
 	for i := range w.ranks {
 		rk := &w.ranks[i]
 		rk.ran = rk.core.Runnable()
+		rk.blocks = rk.blocks[:0]
 		if !rk.ran {
 			continue
 		}
@@ -217,6 +222,8 @@ func (s *Sim) settle(w *worker) error {
 func (s *Sim) advanceRun(w *worker, n int) {
 	for i := range w.ranks {
 		if rk := &w.ranks[i]; rk.ran {
+			rk.blocks = slices.Grow(rk.blocks, n)[:w.committed+n]
+			rk.core.RunBlocks(rk.blocks[w.committed:])
 			rk.core.Advance(n, &rk.pass.Events)
 			if s.cfg.Scaling != nil {
 				rk.pass.Metrics = rk.core.RunMetrics() // of this pass: later arrivals are no part of it
@@ -239,6 +246,7 @@ func (s *Sim) showRun(w *worker, to int) error {
 	}
 	for i := range w.ranks {
 		rk := &w.ranks[i]
+		rk.occupyRun(w, to)
 		if rk.ran {
 			if err := s.observe(w, int32(i), &rk.pass.Events); err != nil {
 				return err
@@ -261,6 +269,30 @@ func (s *Sim) showRun(w *worker, to int) error {
 	}
 	w.seen = to
 	return nil
+}
+
+// occupy counts the blocks that the pass that just ended had in use.
+func (rk *rank) occupy(ms float64) {
+	used := rk.pass.Blocks
+	if !rk.ran {
+		used = rk.core.Gauges().ActiveBlocks
+	}
+	rk.use.Add(used, rk.gauges.TotalBlocks, ms)
+}
+
+// occupyRun is occupy for the passes of a run before index to that are not visible.
+func (rk *rank) occupyRun(w *worker, to int) {
+	from := w.startMs
+	if w.seen > 0 {
+		from = w.ends[w.seen-1]
+	}
+	for j := w.seen; j < to; j++ {
+		if rk.ran {
+			rk.pass.Blocks = rk.blocks[j]
+		}
+		rk.occupy(w.ends[j] - from)
+		from = w.ends[j]
+	}
 }
 
 func (rk *rank) publish(worker, rank int32, m engine.ForwardPass, startMs, endMs float64) {

@@ -104,6 +104,7 @@ type Pass struct {
 	Forwards   int64       // spec engine-timing 7
 	CacheHit   int64       // SGLang cache metrics; 0 elsewhere
 	CacheTotal int64
+	Blocks     int64 // KV blocks in use during the pass, by requests that it ends as well
 	Stall      Stall
 	ModelWork  bool  // some prefill token or decode step was computed
 	Err        error // the timing source gave no usable duration: the run ends with it
@@ -177,6 +178,9 @@ type Core interface {
 	// Advance commits n passes of the run that Run returned last, in pass order.
 	// Several calls may share one Run. Events are appended to ev, not reset.
 	Advance(n int, ev *kv.Events)
+	// RunBlocks fills dst with the KV blocks in use during each of the next len(dst)
+	// passes of the run, which Advance has not committed yet.
+	RunBlocks(dst []int64)
 	// Members lists the requests of the run in running order. The slice lives
 	// until the next call on the core.
 	Members() []int32

@@ -22,7 +22,7 @@ type Collector struct {
 	within            [len(GridTTFTMs) + 1][len(GridITLMs) + 1]int64 // by the first limits that hold; last: none
 	committed         int64
 	preempted         int64
-	occupancy         [3]occupancy // [Pool]
+	occupancy         [3]Occupancy // [Pool]
 	trajectories      Exact
 	trajectoriesEnded int64
 
@@ -164,20 +164,25 @@ func (c *Collector) Trajectory(e2eMs float64, completed bool) {
 	}
 }
 
-// occupancy integrates the use of a pool's blocks over time.
-type occupancy struct{ usedMs, totalMs, peak float64 }
+// Occupancy is the use of KV blocks over the time of passes. The zero Occupancy is
+// empty and ready.
+type Occupancy struct{ usedMs, totalMs, peak float64 }
 
-// Occupied says that a rank of the pool held active of total KV blocks for ms.
-// During a decode run one call with the mean of active does for many passes; peak
-// is the largest value in it.
-func (c *Collector) Occupied(pool Pool, active float64, peak, total int64, ms float64) {
-	if total <= 0 {
-		return
-	}
-	o := &c.occupancy[pool]
-	o.usedMs += float64(active * ms)
+// Add counts a pass of ms in which a rank had used of total blocks in use.
+func (o *Occupancy) Add(used, total int64, ms float64) {
+	o.usedMs += float64(float64(used) * ms)
 	o.totalMs += float64(float64(total) * ms)
-	o.peak = max(o.peak, float64(peak)/float64(total))
+	if total > 0 {
+		o.peak = max(o.peak, float64(used)/float64(total))
+	}
+}
+
+// Occupied adds what a rank of the pool used.
+func (c *Collector) Occupied(pool Pool, rank Occupancy) {
+	o := &c.occupancy[pool]
+	o.usedMs += rank.usedMs
+	o.totalMs += rank.totalMs
+	o.peak = max(o.peak, rank.peak)
 }
 
 // Records returns the captured records in order of their end.

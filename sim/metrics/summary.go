@@ -90,8 +90,8 @@ func (r Reasons) MarshalJSON() ([]byte, error) {
 	return json.Marshal(byReason)
 }
 
-// PoolKV is the share of a pool's KV blocks in use: the mean over time and blocks,
-// and the fullest rank ever seen.
+// PoolKV is the share of a pool's KV blocks in use during passes: the mean over
+// their time and blocks, and the fullest rank ever seen.
 type PoolKV struct {
 	Mean float64 `json:"mean"`
 	Peak float64 `json:"peak"`

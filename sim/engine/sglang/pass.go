@@ -35,6 +35,7 @@ func (c *Core) Pass(nowMs float64, _ int64, p *engine.Pass) {
 		c.idle = deferred && len(c.running) == 0
 		estimate = c.decodePass(nowMs, p)
 	}
+	p.Blocks = int64(c.total - c.free)
 	c.settle(p)
 	c.nextRatio(estimate)
 	c.queueMetrics(p)

@@ -231,6 +231,27 @@ func (c *Core) insertOrder() []int32 {
 	return d.order
 }
 
+// RunBlocks adds the pages that the members take to those in use now. What is
+// evicted for them stays in use.
+func (c *Core) RunBlocks(dst []int64) {
+	clear(dst)
+	for _, i := range c.running {
+		r := &c.reqs.items[i]
+		for j := int(r.pages*c.page - r.len()); c.page > 1 && j < len(dst); j += int(c.page) {
+			dst[j]++
+		}
+	}
+	used := int64(c.total - c.free)
+	for j := range dst {
+		used += dst[j]
+		if c.page == 1 {
+			used += int64(len(c.running))
+		}
+		used = min(used, int64(c.total))
+		dst[j] = used
+	}
+}
+
 // Members lists the requests of the run in running order.
 func (c *Core) Members() []int32 { return c.plan.members }
 

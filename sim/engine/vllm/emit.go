@@ -20,6 +20,7 @@ func (c *Core) emit(nowMs float64) {
 	if c.sampler == nil {
 		c.append()
 	} else if reservation, ok := c.reserve(); ok {
+		out.Blocks = int64(c.pool.Active())
 		c.burst(reservation)
 	}
 	out.EndMs += c.decodeMs()

@@ -130,6 +130,22 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 	c.step += int64(n)
 }
 
+// RunBlocks adds the blocks that the members take to those in use now.
+func (c *Core) RunBlocks(dst []int64) {
+	clear(dst)
+	for _, s := range c.running {
+		r := &c.reqs[s]
+		for j := int(r.blocks*c.blockSize - r.computed); j < len(dst); j += int(c.blockSize) {
+			dst[j]++
+		}
+	}
+	used := int64(c.pool.Active())
+	for j := range dst {
+		used += dst[j]
+		dst[j] = used
+	}
+}
+
 // Members lists the requests of the run that Run found last.
 func (c *Core) Members() []int32 { return c.members }
 

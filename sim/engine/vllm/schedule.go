@@ -58,6 +58,7 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	if c.cfg.WantMetrics {
 		c.batchMetrics(&out.Metrics)
 	}
+	out.Blocks = int64(c.pool.Active())
 	c.emit(nowMs)
 	out.Signals = append(out.Signals, c.p.rejected...)
 	c.checkFruit()
