@@ -91,7 +91,6 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 			}
 			rk.pass.Events.Reset()
 			s.countAccepts(w.pool, rk.pass.Accepted, rk.pass.Forwards)
-			rk.counted.Preemptions += int64(len(rk.pass.Preempted))
 			rk.counted.CacheHitTokens += rk.pass.CacheHit
 			rk.counted.CacheTotalTokens += rk.pass.CacheTotal
 		}
@@ -158,9 +157,14 @@ func (s *Sim) end(id int32, status metrics.Status, reason string) {
 	s.src.Done(q.src.Handle, s.nowMs, rec.Output, how)
 }
 
-// touch refreshes the gauges of a rank after a command or a completion.
+// touch refreshes the gauges of a rank after a command or a completion. It is then
+// that its preemptions are counted: a request that arrives during a pass shows those
+// of the pass.
 func (s *Sim) touch(rk *rank) {
-	if s.telemetry.on {
-		rk.gauges = rk.core.Gauges()
+	if !s.telemetry.on {
+		return
 	}
+	g := rk.core.Gauges()
+	rk.counted.Preemptions += g.Preemptions - rk.gauges.Preemptions
+	rk.gauges = g
 }
