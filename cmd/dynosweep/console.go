@@ -92,9 +92,9 @@ func unknownVerb(_ context.Context, c *cli.Command) error {
 }
 
 // plausible reports that near may be what was meant by word: the library always
-// suggests something.
+// suggests something, and a short form such as -o is no correction.
 func plausible(word, near string) bool {
-	return near != "" && (word[0] == near[0] || strings.Contains(near, word) || strings.Contains(word, near))
+	return len(near) > 1 && (word[0] == near[0] || strings.Contains(near, word) || strings.Contains(word, near))
 }
 
 func orStop(hint string) string {

@@ -35,6 +35,7 @@ func TestTypingErrorsAreAnswered(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"replya", `dynosweep has no verb "replya"; did you mean "replay"? See dynosweep --help`},
 		{"frobnicate", `dynosweep has no verb "frobnicate". See dynosweep --help`},
+		{"trace synth --report-json x", "dynosweep trace synth has no flag --report-json. See dynosweep trace synth --help"},
 		{"replay --num-worker 3", "dynosweep replay has no flag --num-worker; did you mean --num-workers? See dynosweep replay --help"},
 		{"replay --nope", "dynosweep replay has no flag --nope. See dynosweep replay --help"},
 		{"replay --input-tokens 99999999999999999999", `--input-tokens: invalid value "99999999999999999999": value out of range`},
