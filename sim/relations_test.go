@@ -325,20 +325,23 @@ func (p *watcher) Tick(s *sim.Snapshot) (sim.Decision, error) {
 }
 
 // TestTicksReadWithoutCutting: a Planner sees the same snapshots, workers and
-// metrics, with decode runs and pass by pass, and requests end at the same times.
+// metrics, with decode runs and pass by pass, and requests and the clock, beside a
+// time cap as well, end at the same times.
 func TestTicksReadWithoutCutting(t *testing.T) {
 	ticks := 0
 	for k := range draws / 2 {
 		d := newDraw(t, k)
 		var seen [2][]string
-		var lastTokens [2][]float64
+		var ends [2][]float64 // last tokens, then the clock
 		var errs [2]error
 		for i, slow := range []bool{false, true} {
 			w := &watcher{every: 31.7}
-			o, err := d.run(t, func(c *sim.Config) { c.Scaling, c.SlowPath, c.Decode.StartupMs = w, slow, 40 })
+			o, err := d.run(t, func(c *sim.Config) {
+				c.Scaling, c.SlowPath, c.Decode.StartupMs, c.MaxSimTimeMs = w, slow, 40, []float64{0, 0, 75.5, 190}[k%4]
+			})
 			errs[i], seen[i] = err, w.seen
 			if err == nil {
-				lastTokens[i] = column(o, lasts)
+				ends[i] = append(column(o, lasts), o.ClockMs)
 			}
 		}
 		if fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) {
@@ -351,8 +354,8 @@ func TestTicksReadWithoutCutting(t *testing.T) {
 		if a, b := strings.Join(seen[0], "\n"), strings.Join(seen[1], "\n"); a != b {
 			t.Fatalf("run %d (%+v): snapshots differ\n%s", k, d.cfg.Decode.Rank, firstDifference(a, b))
 		}
-		if fmt.Sprint(lastTokens[0]) != fmt.Sprint(lastTokens[1]) {
-			t.Fatalf("run %d: last tokens %v and %v", k, lastTokens[0], lastTokens[1])
+		if fmt.Sprint(ends[0]) != fmt.Sprint(ends[1]) {
+			t.Fatalf("run %d: last tokens and clock %v and %v", k, ends[0], ends[1])
 		}
 	}
 	if ticks < 1000 {
