@@ -22,8 +22,8 @@ import (
 // evicted the next takes its place.
 //
 // Memory follows the most blocks ever cached at once, about 24 bytes each where
-// identities come in runs, at most 180 where no two are neighbours, never the
-// number of identities that exist.
+// identities come in runs, at most 180 where no two are neighbours, 300 if some
+// have copies as well, never the number of identities that exist.
 type Pool struct {
 	capacity int
 	free     int

@@ -182,22 +182,25 @@ func TestGainsStandStillWhileHitsCanOnlyBeLost(t *testing.T) {
 
 func TestFullPoolOfDefaultSizeTakesLittleMemory(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		limit int
-		id    func(i int) BlockID
+		name   string
+		limit  int
+		copies int // of the last identity
+		id     func(i int) BlockID
 	}{
-		{"trace blocks of 8", 400_000, func(i int) BlockID { return BlockID(i) }},
-		{"no two blocks of one owner", 3_000_000, func(i int) BlockID { return PrivateBase(int64(i)) }},
+		{"trace blocks of 8", 400_000, 0, func(i int) BlockID { return BlockID(i) }},
+		{"no two blocks of one owner", 3_000_000, 0, func(i int) BlockID { return PrivateBase(int64(i)) }},
+		{"the same and a copy", 4_900_000, 1, func(i int) BlockID { return PrivateBase(int64(i)) }},
+		{"one block and its copies", 600_000, 16383, func(int) BlockID { return 0 }},
 	} {
 		p := NewPool(16384)
 		p.Acquire(nil, 16384, nil)
 		for i := range 16384 {
-			p.Cache(nil, c.id(i), 1)
+			p.Cache(nil, c.id(min(i, 16383-c.copies)), 1)
 		}
 		size := cap(p.pages.all)*int(unsafe.Sizeof(page{})) + len(p.pages.table.cells)*int(unsafe.Sizeof(cell{})) +
 			cap(p.rings)*int(unsafe.Sizeof(ring{}))
 		if size > c.limit {
-			t.Errorf("%s: %d bytes", c.name, size)
+			t.Errorf("%s: %d bytes, want at most %d", c.name, size, c.limit)
 		}
 	}
 }
