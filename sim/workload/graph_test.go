@@ -280,6 +280,7 @@ func TestWekaStreams(t *testing.T) {
 		{[][]uint64{{1}, {1}, {2}, {2}, {3}, {3}}, []int{0, 0, 1, 1, 2, 2}},
 		{[][]uint64{{1, 2}, {3, 4}, {1, 5}}, []int{0, 1, 0}},
 		{[][]uint64{{1, 2}, {3, 4}, {5, 6}, {3, 7}}, []int{0, 0, 1, 0}},
+		{[][]uint64{{1}, {1, 2}, {1}, {1, 2}}, []int{0, 0, 1, 0}},
 	} {
 		var requests []*wekaRequest
 		for i, ids := range row.prompts {
@@ -293,6 +294,59 @@ func TestWekaStreams(t *testing.T) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(row.want) {
 			t.Errorf("%v: streams %v, want %v", row.prompts, got, row.want)
+		}
+	}
+}
+
+// Sessions and parents that the reference reports for requests that overlap, or that
+// were recorded with two models.
+func TestWekaForks(t *testing.T) {
+	type call struct {
+		t, api float64
+		model  string
+		ids    string
+	}
+	for _, row := range []struct {
+		name  string
+		calls []call
+		want  string // stream<parent of each
+	}{
+		{"nothing shared, all overlap: spawned by the root", []call{{0, 1, "a", "1"}, {.2, 1, "a", "1,2"}, {.3, .2, "a", "9"}}, "0< 1<0 2<0"},
+		{"nothing shared, one has ended: a barrier", []call{{0, .1, "a", "1"}, {.2, .8, "a", "1,2"}, {.3, .2, "a", "9"}}, "0< 0< 1<"},
+		{"another model never continues, but forks", []call{{0, .4, "b", "1"}, {.6, .2, "a", "1"}}, "0< 1<0"},
+		{"the closest counts whatever its model", []call{{.1, .2, "b", "3,4,5"}, {.2, .4, "a", "3,6"}, {.6, 1, "a", "3,4,5"}}, "0< 1<0 2<0"},
+		{"a path that shrank forks at its last request", []call{{0, .1, "a", "1,3"}, {.4, .05, "a", "1"}, {.5, .1, "b", "1,8"}}, "0< 0< 1<1"},
+		{"a stretch still to be extended stands alone", []call{{0, .1, "a", "1,2,4"}, {.2, .6, "a", "1,3"}, {.5, .2, "a", "1,7"}, {.9, .1, "a", "1,3,5"}}, "0< 0< 1<0 0<"},
+		{"once extended it is part of its stream", []call{{0, .01, "a", "1,3"}, {.1, 0, "a", "1"}, {.2, .33, "a", "1"}, {.52, .3, "a", "1"}}, "0< 0< 0< 1<2"},
+		{"of equals the first chain is extended", []call{{0, .5, "a", "1"}, {.3, .24, "a", "1"}, {1, 0, "a", "1"}, {1.2, .1, "a", "1,2"}}, "0< 1<0 0< 0<"},
+	} {
+		var requests []string
+		for _, c := range row.calls {
+			requests = append(requests, fmt.Sprintf(`{"type":"n","t":%v,"model":%q,"in":%d,"out":1,"hash_ids":[%s],"api_time":%v}`,
+				c.t, c.model, 64*(1+strings.Count(c.ids, ",")), c.ids, c.api))
+		}
+		text := `{"id":"o","block_size":64,"hash_id_scope":"local","requests":[` + strings.Join(requests, ",") + "]}\n"
+		tr := load(t, text, LoadOptions{Format: Weka})
+		g, got := tr.graph, []string{}
+		for i := range g.ids {
+			parent := ""
+			if k := g.parents[i]; k >= 0 {
+				parent = g.ids[k][strings.LastIndexByte(g.ids[k], ':')+1:]
+			}
+			stream := 0
+			if _, worker, ok := strings.Cut(g.sessions[i], ":worker:"); ok {
+				if _, err := fmt.Sscan(worker, &stream); err != nil {
+					t.Fatal(err)
+				}
+				stream++
+			}
+			got = append(got, fmt.Sprintf("%d<%s", stream, parent))
+		}
+		if text := strings.Join(got, " "); text != row.want {
+			t.Errorf("%s: %s, want %s", row.name, text, row.want)
+		}
+		if roots := g.plays[0].roots; roots != 1 {
+			t.Errorf("%s: %d roots", row.name, roots)
 		}
 	}
 }

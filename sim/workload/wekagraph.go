@@ -103,6 +103,29 @@ func (p *wekaPlay) lower() {
 		streams := p.link(inner, fmt.Sprintf("session:subagent:%d:%s", i, e.agent))
 		p.family(e, i, parents, streams)
 	}
+	p.adopt(parents[0].requests[0])
+}
+
+// adopt leaves root as the only request without dependencies: the others of that kind,
+// which overlap all that came before them, are spawned by its start.
+func (p *wekaPlay) adopt(root *wekaRequest) {
+	orphan := func(r *wekaRequest) {
+		node := &p.w.nodes[r.node]
+		if r == root || len(node.deps) > 0 {
+			return
+		}
+		node.deps = append(node.deps, dependency{from: p.w.nodes[root.node].id, trigger: onDispatch, relation: spawn,
+			delayMs: float64(max(0, r.start-root.start)) / 1e6})
+	}
+	for i := range p.o.entries {
+		e := &p.o.entries[i]
+		if !e.subagent {
+			orphan(&e.wekaRequest)
+		}
+		for k := range e.inner {
+			orphan(&e.inner[k])
+		}
+	}
 }
 
 // node adds a request. Its full blocks are named by the hashes of its object; the
@@ -147,10 +170,10 @@ func overlap(a, b *wekaRequest) bool { return a.endS > b.startS+1e-6 }
 // wekaStream is a conversation found in a list of requests.
 type wekaStream struct {
 	requests []*wekaRequest
-	path     []uint64     // hashes that the next request would continue
-	owner    *wekaRequest // whose hashes they are
+	path     []uint64 // hashes that the next request would continue
 	longest  int
 	fork     *wekaRequest // of another stream, whose prefix the first request shares
+	after    *wekaStream  // that it is to become a part of
 }
 
 func (s *wekaStream) last() *wekaRequest { return s.requests[len(s.requests)-1] }
@@ -159,7 +182,7 @@ func (s *wekaStream) add(r *wekaRequest) {
 	s.requests = append(s.requests, r)
 	s.longest = max(s.longest, len(r.ids))
 	if n := common(s.path, r.ids); n < len(r.ids) || n == len(s.path) {
-		s.path, s.owner = r.ids, r
+		s.path = r.ids
 	}
 }
 
@@ -226,7 +249,8 @@ func (p *wekaPlay) waits(q, r *wekaRequest) bool {
 // split finds the streams in requests sorted by start. A request continues a
 // stream whose path it extends; or one whose path it shares in part, if no later
 // request has a better claim to that path; else it begins a stream, as a fork of the
-// one it shares most with.
+// one it shares most with. A request that continues a path in part and is itself
+// extended stands for a stream of its own until all those that extend it have come.
 func split(requests []*wekaRequest) []*wekaStream {
 	next, extends := extensions(requests)
 	of := make([]*wekaStream, len(requests))
@@ -234,60 +258,57 @@ func split(requests []*wekaRequest) []*wekaStream {
 	var streams []*wekaStream
 	for i, r := range requests {
 		at[r] = i
-		if p := extends[i]; p >= 0 {
-			of[i] = of[p]
-			of[i].add(r)
-			continue
-		}
-		best := closest(streams, r)
-		if best != nil {
-			p := at[best.last()]
-			if !overlap(requests[p], r) && next[p] < 0 && !claimed(requests, extends, p, i) {
-				next[p] = i
-				of[i] = best
-				best.add(r)
-				continue
-			}
-		}
 		s := &wekaStream{}
-		if best != nil {
-			s.fork = best.owner
-			if overlap(best.last(), r) {
+		if p := extends[i]; p >= 0 {
+			s = of[p]
+		} else {
+			if best := closest(streams, r); best != nil {
 				s.fork = best.last()
+				p := at[s.fork]
+				if continues(s.fork, r) && next[p] < 0 && !claimed(requests, extends, p, i) {
+					next[p] = i
+					s.fork, s.after = nil, best
+				}
 			}
+			streams = append(streams, s)
 		}
 		s.add(r)
-		streams = append(streams, s)
 		of[i] = s
+		if s.after != nil && next[i] < 0 {
+			for _, q := range s.requests {
+				s.after.add(q)
+				of[at[q]] = s.after
+			}
+			streams = slices.DeleteFunc(streams, func(x *wekaStream) bool { return x == s })
+		}
 	}
 	return mergeLone(streams, requests)
 }
 
-// extensions pairs requests with earlier ones that they extend exactly, longest
-// first. next[i] is the request that extends i, extends[i] the one that i extends;
-// -1 for none.
+// continues reports whether b may follow a in one stream.
+func continues(a, b *wekaRequest) bool { return a.model == b.model && !overlap(a, b) }
+
+// extensions pairs requests with earlier ones that they extend exactly: each one takes
+// the longest that is free, among equals that of the chain that began first. next[i]
+// is the request that extends i, extends[i] the one that i extends; -1 for none.
 func extensions(requests []*wekaRequest) (next, extends []int) {
-	type pair struct{ length, from, to int }
-	var pairs []pair
-	for i, a := range requests {
-		for k := i + 1; k < len(requests); k++ {
-			b := requests[k]
-			if len(a.ids) > 0 && a.model == b.model && common(a.ids, b.ids) == len(a.ids) && !overlap(a, b) {
-				pairs = append(pairs, pair{len(a.ids), i, k})
+	next, extends = make([]int, len(requests)), make([]int, len(requests))
+	var tails []int // [chain], its last request
+	for k, b := range requests {
+		next[k], extends[k] = -1, -1
+		chain, length := -1, 0
+		for c, i := range tails {
+			a := requests[i]
+			if len(a.ids) > length && continues(a, b) && common(a.ids, b.ids) == len(a.ids) {
+				chain, length = c, len(a.ids)
 			}
 		}
-	}
-	slices.SortFunc(pairs, func(a, b pair) int {
-		return cmp.Or(cmp.Compare(b.length, a.length), cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
-	})
-	next, extends = make([]int, len(requests)), make([]int, len(requests))
-	for i := range requests {
-		next[i], extends[i] = -1, -1
-	}
-	for _, p := range pairs {
-		if next[p.from] < 0 && extends[p.to] < 0 {
-			next[p.from], extends[p.to] = p.to, p.from
+		if chain < 0 {
+			tails = append(tails, k)
+			continue
 		}
+		extends[k] = tails[chain]
+		next[extends[k]], tails[chain] = k, k
 	}
 	return next, extends
 }
@@ -298,9 +319,6 @@ func closest(streams []*wekaStream, r *wekaRequest) *wekaStream {
 	var best *wekaStream
 	length := 0
 	for _, s := range streams {
-		if s.last().model != r.model {
-			continue
-		}
 		n := common(s.path, r.ids)
 		if n > length || n == length && n > 0 && s.longest > best.longest {
 			best, length = s, n
@@ -316,7 +334,7 @@ func claimed(requests []*wekaRequest, extends []int, p, i int) bool {
 	for k := i + 1; k < len(requests); k++ {
 		q := requests[k]
 		n := common(requests[p].ids, q.ids)
-		if n <= own || extends[k] >= 0 || q.model != requests[p].model || overlap(requests[p], q) {
+		if n <= own || extends[k] >= 0 || !continues(requests[p], q) {
 			continue
 		}
 		better := false
