@@ -313,6 +313,7 @@ func TestWekaForks(t *testing.T) {
 	}{
 		{"nothing shared, all overlap: spawned by the root", []call{{0, 1, "a", "1"}, {.2, 1, "a", "1,2"}, {.3, .2, "a", "9"}}, "0< 1<0 2<0"},
 		{"nothing shared, one has ended: a barrier", []call{{0, .1, "a", "1"}, {.2, .8, "a", "1,2"}, {.3, .2, "a", "9"}}, "0< 0< 1<"},
+		{"no barrier for a request of no width that starts with it", []call{{0, 1, "a", "7"}, {.5, 0, "a", "1"}, {.5, .1, "a", "2"}, {.6, .1, "a", "7,8"}}, "0< 1<0 2<0 3<0"},
 		{"another model never continues, but forks", []call{{0, .4, "b", "1"}, {.6, .2, "a", "1"}}, "0< 1<0"},
 		{"the closest counts whatever its model", []call{{.1, .2, "b", "3,4,5"}, {.2, .4, "a", "3,6"}, {.6, 1, "a", "3,4,5"}}, "0< 1<0 2<0"},
 		{"a path that shrank forks at its last request", []call{{0, .1, "a", "1,3"}, {.4, .05, "a", "1"}, {.5, .1, "b", "1,8"}}, "0< 0< 1<1"},

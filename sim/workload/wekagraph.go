@@ -227,23 +227,18 @@ func (p *wekaPlay) link(requests []*wekaRequest, session string) []*wekaStream {
 	return streams
 }
 
-// barrier makes r wait for the last request of another stream that had ended when
-// it started.
+// barrier makes r wait for the last request of another stream that started before it
+// and had ended when it started.
 func (p *wekaPlay) barrier(other *wekaStream, r *wekaRequest) {
 	var last *wekaRequest
 	for _, q := range other.requests {
-		if q != r && !overlap(q, r) && (q.start < r.start || q.end <= r.start) && !p.waits(q, r) {
+		if q.start < r.start && !overlap(q, r) {
 			last = q
 		}
 	}
 	if last != nil {
 		p.edge(last, r, replayBarrier, false)
 	}
-}
-
-// waits reports whether q waits for r already, which a barrier must not turn round.
-func (p *wekaPlay) waits(q, r *wekaRequest) bool {
-	return q.start > r.start || q.start == r.start && q.index > r.index
 }
 
 // split finds the streams in requests sorted by start. A request continues a
