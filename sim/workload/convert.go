@@ -88,16 +88,28 @@ func Convert(w io.Writer, files []string, o LoadOptions, c Conversion) (*Convert
 	if c.To == AgenticMooncake {
 		done.Requests-- // the header
 	}
+	if done.Requests == 0 {
+		return nil, errNothing(files[0], done.Cut)
+	}
 	return done, out.flush()
 }
 
-// convertRows writes rows as they come. A session belongs to its first row.
+// errNothing refuses to write a trace that no reader takes.
+func errNothing(path string, cut int64) error {
+	return &InputError{File: path, Msg: fmt.Sprintf("nothing is left of %d requests: keep a longer time, or more of them", cut)}
+}
+
+// convertRows writes rows as they come. A session belongs to its first row. Where the
+// speed changes, times count from the first one, which a replay at that speed divides.
 func convertRows(w io.Writer, path string, o LoadOptions, c Conversion) (*Converted, error) {
-	zeroMs := 0.0
-	if c.cuts() {
+	zeroMs, rebase := 0.0, c.Speedup != 1
+	if c.cuts() || rebase {
 		var err error
 		if zeroMs, err = firstTimestamp(path, o); err != nil {
 			return nil, err
+		}
+		if math.IsInf(zeroMs, 1) && c.cuts() {
+			return nil, &InputError{File: path, Msg: "no row has a timestamp to cut by"}
 		}
 	}
 	rows, err := openRows(path, o)
@@ -120,11 +132,14 @@ func convertRows(w io.Writer, path string, o LoadOptions, c Conversion) (*Conver
 				kept[r.session] = keep
 			}
 		}
-		if keep {
-			err = out.row(r, c.Speedup)
-		} else {
+		if !keep {
 			done.Cut++
+			continue
 		}
+		if rebase {
+			r.timestampMs -= zeroMs
+		}
+		err = out.row(r, c.Speedup)
 	}
 	if _, closing := rows.close(); closing != nil {
 		err = closing
@@ -136,10 +151,13 @@ func convertRows(w io.Writer, path string, o LoadOptions, c Conversion) (*Conver
 	if done.Requests+done.Cut == 0 {
 		return nil, &InputError{File: path, Msg: fmt.Sprintf("trace file %s did not contain any requests", path)}
 	}
+	if done.Requests == 0 {
+		return nil, errNothing(path, done.Cut)
+	}
 	return done, out.flush()
 }
 
-// firstTimestamp returns the smallest timestamp of a file.
+// firstTimestamp returns the smallest timestamp of a file, +Inf if it has none.
 func firstTimestamp(path string, o LoadOptions) (float64, error) {
 	rows, err := openRows(path, o)
 	if err != nil {
@@ -153,9 +171,6 @@ func firstTimestamp(path string, o LoadOptions) (float64, error) {
 	}
 	if _, err := rows.close(); err != nil {
 		return 0, err
-	}
-	if math.IsInf(zeroMs, 1) {
-		return 0, &InputError{File: path, Msg: "no row has a timestamp to cut by"}
 	}
 	return zeroMs, nil
 }

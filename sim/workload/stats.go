@@ -63,7 +63,7 @@ type Reuse struct {
 // memory; other formats are loaded.
 func Stat(files []string, o LoadOptions) (*Stats, error) {
 	a := newAccount()
-	st := &Stats{BlockSize: o.BlockSize}
+	st := &Stats{BlockSize: o.BlockSize, Arrivals: []RatePoint{}}
 	if o.Format == Mooncake || o.Format > Weka {
 		if err := o.checkFiles(files); err != nil {
 			return nil, err

@@ -38,7 +38,7 @@ func TestTablesBecomeMooncake(t *testing.T) {
 	c := DefaultConversion(Mooncake)
 	c.Speedup, c.FromMs = 2, 1
 	text, done = convert(t, burstTable, LoadOptions{Format: burstCSV, BlockSize: 512}, c)
-	if want := `{"timestamp": 22750, "input_length": 1087, "output_length": 0, "hash_ids": [1, 2, 3]}` + "\n"; text != want || done.Cut != 1 {
+	if want := `{"timestamp": 20250, "input_length": 1087, "output_length": 0, "hash_ids": [1, 2, 3]}` + "\n"; text != want || done.Cut != 1 {
 		t.Errorf("%+v\n%s", done, text)
 	}
 	for text, want := range map[string]string{
@@ -100,8 +100,8 @@ func TestConversionCutsAndSpeedsUp(t *testing.T) {
 	c := DefaultConversion(Mooncake)
 	c.FromMs, c.UntilMs, c.MaxRequests, c.Speedup = 0, 50, 2, 2
 	text, done := convert(t, sessionRows, mooncake(512), c)
-	want := `{"session_id": "a", "timestamp": 50, "input_length": 512, "output_length": 3, "hash_ids": [1]}
-{"session_id": "a", "timestamp": 150, "input_length": 1024, "output_length": 3, "hash_ids": [1, 2]}
+	want := `{"session_id": "a", "timestamp": 0, "input_length": 512, "output_length": 3, "hash_ids": [1]}
+{"session_id": "a", "timestamp": 100, "input_length": 1024, "output_length": 3, "hash_ids": [1, 2]}
 `
 	if text != want || done.Requests != 2 || done.Cut != 3 {
 		t.Errorf("%+v\n%s", done, text)
@@ -239,6 +239,34 @@ func TestLengthQuantilesAreClose(t *testing.T) {
 	for _, c := range []struct{ got, want int64 }{{q.P50, all[2499]}, {q.P90, all[4499]}, {q.P99, all[4949]}, {q.Max, all[4999]}} {
 		if math.Abs(float64(c.got-c.want)) > float64(c.want)/32768 {
 			t.Errorf("quantile %d, want %d", c.got, c.want)
+		}
+	}
+}
+
+// A replay subtracts the first time before it divides: dividing epoch milliseconds
+// would lose their last digits.
+func TestFasterEpochTimesKeepTheirDigits(t *testing.T) {
+	text := `{"timestamp":1700000000123,"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n" +
+		`{"timestamp":1700000000224,"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n"
+	c := DefaultConversion(Mooncake)
+	c.Speedup = 3
+	o := LoadOptions{Format: Mooncake, BlockSize: 1}
+	out, _ := convert(t, text, o, c)
+	faster := open(1)
+	faster.Speedup = 3
+	wantFloats(t, "arrivals", arrivals(cluster(t, source(t, load(t, out, o), open(1)), 1, constant(1))),
+		arrivals(cluster(t, source(t, load(t, text, o), faster), 1, constant(1)))...)
+}
+
+func TestConversionThatKeepsNothingIsRefused(t *testing.T) {
+	text := `{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n"
+	for _, to := range []Format{Mooncake, AgenticMooncake} {
+		c := DefaultConversion(to)
+		c.FromMs = 1
+		var out bytes.Buffer
+		_, err := Convert(&out, []string{write(t, "trace.jsonl", text)}, LoadOptions{Format: Mooncake, BlockSize: 1}, c)
+		if err == nil || !strings.Contains(err.Error(), "trace.jsonl: nothing is left of 1 requests") {
+			t.Errorf("%v: %v", to, err)
 		}
 	}
 }
