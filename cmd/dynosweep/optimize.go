@@ -29,7 +29,11 @@ func (j *recommendJob) optimizerSpec() (*spec.Optimize, error) {
 	if len(j.c.StringSlice("set")) > 0 {
 		return nil, badInput(errors.New("--set belongs to AISimulate files, not to a replay optimiser's specification"))
 	}
-	return spec.ReadOptimize(path, files)
+	o, err := spec.ReadOptimize(path, files)
+	if err != nil {
+		return nil, err
+	}
+	return o, badInput(spareInputs(j.dir, files.Read()))
 }
 
 // optimize runs the replay optimiser, in each mode that the engine arguments allow.
@@ -257,6 +261,9 @@ func (w optimized) columns() []column {
 		column{"violation_penalty", func(r *search.Row) any { return ran(r, r.Penalty) }})
 }
 
+// optimizedTables are the tables of one mode.
+var optimizedTables = [...]string{"evaluated", "feasible", "best_infeasible"}
+
 // writeTables writes evaluated, feasible and best infeasible of one mode, as CSV
 // and JSON. The evaluated table tells in one more column why a row failed.
 func (j *recommendJob) writeTables(files *outputs, w optimized) error {
@@ -264,13 +271,13 @@ func (j *recommendJob) writeTables(files *outputs, w optimized) error {
 	tables := []struct {
 		name string
 		rows []search.Row
-	}{{"evaluated", w.Rows}, {"feasible", w.Feasible()}, {"best_infeasible", nil}}
+	}{{optimizedTables[0], w.Rows}, {optimizedTables[1], w.Feasible()}, {optimizedTables[2], nil}}
 	if r, ok := w.BestInfeasible(); ok {
 		tables[2].rows = []search.Row{r}
 	}
 	for _, t := range tables {
 		cols := columns
-		if t.name == "evaluated" {
+		if t.name == optimizedTables[0] {
 			cols = append(cols[:len(cols):len(cols)], column{"error", func(r *search.Row) any {
 				if r.Err == nil {
 					return nil

@@ -32,26 +32,24 @@ func checkOutputDir(dir string, overwrite bool) error {
 	return fmt.Errorf("--output-dir: %s holds %s: %w; choose another one, or --overwrite", dir, entries[0].Name(), errDirNotVacant)
 }
 
+// spareInputs refuses a directory in which a run would remove or replace a file that
+// it reads.
+func spareInputs(dir string, inputs []string) error {
+	names, err := ownNames(dir)
+	for _, n := range names {
+		path := filepath.Join(dir, n)
+		if (&outputs{inputs: inputs}).reads(path) {
+			return fmt.Errorf("--output-dir: the run reads %s and would remove it: choose another directory", path)
+		}
+	}
+	return err
+}
+
 // clearOutputDir removes what an earlier run left.
 func clearOutputDir(dir string) error {
-	names := append([]string{}, ownFiles...)
-	for _, g := range ownGlobs {
-		found, err := filepath.Glob(filepath.Join(dir, g))
-		if err != nil {
-			return err
-		}
-		for _, f := range found {
-			names = append(names, filepath.Base(f))
-		}
-	}
-	entries, err := os.ReadDir(filepath.Join(dir, candidatesDir))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	names, err := ownNames(dir)
+	if err != nil {
 		return err
-	}
-	for _, e := range entries {
-		if ownCandidate.MatchString(e.Name()) {
-			names = append(names, filepath.Join(candidatesDir, e.Name()))
-		}
 	}
 	for _, n := range names {
 		if err := os.Remove(filepath.Join(dir, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -59,4 +57,34 @@ func clearOutputDir(dir string) error {
 		}
 	}
 	return nil
+}
+
+// ownNames are the files that predict and recommend may remove or replace in dir, and
+// some that are not there.
+func ownNames(dir string) ([]string, error) {
+	names := append([]string{}, ownFiles...)
+	for _, mode := range [...]string{"agg", "disagg"} {
+		for _, table := range optimizedTables {
+			names = append(names, mode+"_"+table+".csv", mode+"_"+table+".json")
+		}
+	}
+	for _, g := range ownGlobs {
+		found, err := filepath.Glob(filepath.Join(dir, g))
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			names = append(names, filepath.Base(f))
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, candidatesDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if ownCandidate.MatchString(e.Name()) {
+			names = append(names, filepath.Join(candidatesDir, e.Name()))
+		}
+	}
+	return names, nil
 }

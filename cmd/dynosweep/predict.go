@@ -82,19 +82,20 @@ func predict(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	run, err := spec.ReadPredict(c.String("config"), spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")}, &spec.Files{})
+	read := &spec.Files{}
+	run, err := spec.ReadPredict(c.String("config"), spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")}, read)
 	if err != nil {
 		return err
 	}
 	dir := c.String("output-dir")
-	if err := checkOutputDir(dir, c.Bool("overwrite")); err != nil {
+	if err := errors.Join(checkOutputDir(dir, c.Bool("overwrite")), spareInputs(dir, read.Read())); err != nil {
 		return badInput(err)
 	}
 	talk := newConsole(c)
 	for _, n := range run.Notices() {
 		talk.notice("%s", n)
 	}
-	files := &outputs{}
+	files := &outputs{inputs: read.Read()}
 	defer files.discard()
 	w := sweep.Watch{Capture: c.Bool("capture-per-request")}
 	if w.Capture {

@@ -75,8 +75,12 @@ func recommend(ctx context.Context, c *cli.Command) error {
 	o := spec.RecommendOptions{PredictOptions: spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")},
 		Resolve: j.in.Resolve, Experts: j.in.Experts, BestPredictor: j.in.BestPredictor}
 	var err error
-	if j.doc, err = spec.ReadRecommend(c.String("config"), o, &spec.Files{}); err != nil {
+	read := &spec.Files{}
+	if j.doc, err = spec.ReadRecommend(c.String("config"), o, read); err != nil {
 		return err
+	}
+	if err := spareInputs(j.dir, read.Read()); err != nil {
+		return badInput(err)
 	}
 	if j.target, err = search.ParseTarget(j.doc.Goal.Target); err != nil {
 		return badInput(err)

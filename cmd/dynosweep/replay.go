@@ -38,7 +38,8 @@ reference's replay command.
 // replay reads the flags, runs the configuration and prints what came of it.
 func replay(ctx context.Context, c *cli.Command) error {
 	flags := readReplayFlags(c)
-	run, err := flags.Resolve(&spec.Files{})
+	read := &spec.Files{}
+	run, err := flags.Resolve(read)
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 	for _, n := range append(flags.Idle(&run), run.Notices()...) {
 		talk.notice("%s", n)
 	}
-	files := &outputs{inputs: flags.Traces}
+	files := &outputs{inputs: read.Read()}
 	defer files.discard()
 	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
 	if err := files.observe(c, &run, &w); err != nil {

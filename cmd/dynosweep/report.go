@@ -139,6 +139,9 @@ func writePage(c *cli.Command, a *compare.Analysis, dir string) (string, error) 
 		name = filepath.Join(dir, results.PageFile)
 	}
 	files := &outputs{}
+	for _, t := range results.Tables() {
+		files.inputs = append(files.inputs, filepath.Join(dir, t.ID.File()))
+	}
 	defer files.discard()
 	out, err := files.create(name, c.Root().Writer)
 	if err != nil {

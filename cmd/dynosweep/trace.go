@@ -168,7 +168,7 @@ func traceConvert(_ context.Context, c *cli.Command) error {
 	if err := how.Validate(); err != nil {
 		return badInput(err)
 	}
-	files := &outputs{}
+	files := &outputs{inputs: c.Args().Slice()}
 	defer files.discard()
 	out, err := files.create(c.String("out"), c.Root().Writer)
 	if err != nil {

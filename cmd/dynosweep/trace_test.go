@@ -87,3 +87,45 @@ func TestConvertCutsAndSpeedsUp(t *testing.T) {
 		t.Error("the table does not count 500 requests")
 	}
 }
+
+// No verb that reads a file replaces or removes it.
+func TestOutputsSpareWhatIsRead(t *testing.T) {
+	dir := t.TempDir()
+	trace, config, planner := filepath.Join(dir, "requests.jsonl"), filepath.Join(dir, "recommendations", "0001.yaml"), filepath.Join(dir, "planner.json")
+	texts := map[string]string{
+		trace:   `{"timestamp":0,"input_length":64,"output_length":2,"hash_ids":[1]}` + "\n",
+		planner: `{"mode":"agg","optimization_target":"load","max_gpu_budget":4,"decode_scale_up_kv_rate":90,"decode_scale_down_kv_rate":70}`,
+		config: "engine: {model: m, hardware: h200_sxm, backend: vllm, workers: {aggregated: {scheduler: {max_sequences: 8, max_batched_tokens: 512}," +
+			" parallelism: {replicas: 1, tensor: 1}, kv_cache: {block_size: 64, capacity: {type: fixed, blocks: 99}}, timing: {type: fixed, prefill_ms: 1, decode_ms: 1}}}, mode: aggregated}\n" +
+			"traffic: {source: {type: trace, paths: [../requests.jsonl], block_size: 64}, load: {type: trace_timestamps}}\n",
+	}
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	search := filepath.Join(dir, "recommendations", "0002.yaml")
+	texts[search] = texts[config] + "optimization: {}\n"
+	elsewhere := filepath.Join(dir, "search.yaml")
+	texts[elsewhere] = strings.Replace(texts[search], "../", "", 1)
+	for path, text := range texts {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"trace", "convert", trace, "--block-size", "64", "--out", trace},
+		{"replay", trace, "--trace-block-size", "64", "--planner-config", planner, "--report-json", planner},
+		{"predict", "-c", config, "--output-dir", dir, "--overwrite"},
+		{"recommend", "-c", search, "--output-dir", dir, "--overwrite"},
+		{"recommend", "-c", elsewhere, "--output-dir", dir, "--overwrite"},
+	} {
+		_, talk, code := runProgram(args...)
+		if code != 2 || !strings.Contains(talk, "the run reads") {
+			t.Errorf("%q: exit %d, %s", args, code, talk)
+		}
+		for path, want := range texts {
+			if text, err := os.ReadFile(path); err != nil || string(text) != want {
+				t.Fatalf("%q: %s reads %q, %v", args, path, text, err)
+			}
+		}
+	}
+}

@@ -19,7 +19,12 @@ import (
 // zero value is ready.
 type Files struct {
 	digests map[string]string // [path], hex SHA-256 of the content
+	read    []string
 }
+
+// Read lists what was read so far, documents and what they name: no output may
+// replace it.
+func (s *Files) Read() []string { return s.read }
 
 // maxDocument bounds what is read as a document; traces are only digested.
 const maxDocument = 64 << 20
@@ -31,6 +36,7 @@ func (s *Files) document(origin, path string) ([]byte, error) {
 		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
 	}
 	defer f.Close()
+	s.read = append(s.read, path)
 	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
 		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
@@ -87,6 +93,7 @@ func (s *Files) ref(path string) (fileRef, error) {
 		s.digests = map[string]string{}
 	}
 	s.digests[path] = hex.EncodeToString(sum.Sum(nil))
+	s.read = append(s.read, path)
 	return fileRef{path, s.digests[path]}, nil
 }
 
