@@ -376,8 +376,17 @@ func (d *deployment) measureTrace(w map[string]any, text func(string) string) {
 	if speedup != 1 && speedup > 0 && text("concurrency") == "" {
 		convert, plain = append(convert, "--speedup", text("arrival_speedup")), false
 	}
-	if ms, ok := w["max_sim_time_ms"].(float64); ok {
-		convert, plain = append(convert, "--until-seconds", strconv.FormatFloat(ms/1000*max(speedup, 1), 'g', -1, 64)), false
+	if ms, ok := w["max_sim_time_ms"].(float64); ok && text("concurrency") == "" {
+		if speedup <= 0 {
+			speedup = 1
+		}
+		convert, plain = append(convert, "--until-seconds", strconv.FormatFloat(ms/1000*speedup, 'g', -1, 64)), false
+	} else if ok {
+		d.Notes = append(d.Notes, fmt.Sprintf("the simulation stopped at %g s: stop AIPerf there", ms/1000))
+	}
+	switch format := text("format"); format {
+	case "agentic_mooncake", "weka", "mooncake-delta":
+		d.Notes = append(d.Notes, "aiperf.sh cannot offer this load: in "+format+" traces requests depend on earlier ones, which AIPerf's mooncake_trace cannot express")
 	}
 	d.AIPerf = append(d.AIPerf, "--custom-dataset-type", "mooncake_trace")
 	if b := text("trace_block_size"); b != "" && b != "512" {

@@ -324,13 +324,20 @@ func TestAIPerfGetsTheTraceAsSimulated(t *testing.T) {
 	for _, c := range []struct {
 		workload        map[string]any
 		convert, aiperf string
+		note            string
 	}{
 		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl"), "arrival_speedup": 1.0},
-			"", "--custom-dataset-type mooncake_trace --fixed-schedule --input-file t.jsonl"},
+			"", "--custom-dataset-type mooncake_trace --fixed-schedule --input-file t.jsonl", ""},
 		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl.gz"), "concurrency": 8.0, "trace_block_size": 64.0},
-			"dynosweep trace convert --format mooncake t.jsonl.gz --block-size 64", "--custom-dataset-type mooncake_trace --isl-block-size 64 --concurrency 8"},
+			"dynosweep trace convert --format mooncake t.jsonl.gz --block-size 64", "--custom-dataset-type mooncake_trace --isl-block-size 64 --concurrency 8", ""},
 		{map[string]any{"type": "trace", "format": "dynamo", "trace": trace("t.jsonl"), "arrival_speedup": 2.0, "max_sim_time_ms": 60000.0},
-			"dynosweep trace convert --format dynamo t.jsonl --speedup 2 --until-seconds 120", "--custom-dataset-type mooncake_trace --fixed-schedule"},
+			"dynosweep trace convert --format dynamo t.jsonl --speedup 2 --until-seconds 120", "--custom-dataset-type mooncake_trace --fixed-schedule", ""},
+		{map[string]any{"type": "trace", "format": "dynamo", "trace": trace("t.jsonl"), "arrival_speedup": 0.5, "max_sim_time_ms": 60000.0},
+			"dynosweep trace convert --format dynamo t.jsonl --speedup 0.5 --until-seconds 30", "--custom-dataset-type mooncake_trace --fixed-schedule", ""},
+		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl"), "arrival_speedup": 2.0, "concurrency": 8.0, "max_sim_time_ms": 60000.0},
+			"", "--custom-dataset-type mooncake_trace --concurrency 8 --input-file t.jsonl", "stop AIPerf there"},
+		{map[string]any{"type": "trace", "format": "weka", "trace": trace("t.jsonl"), "arrival_speedup": 1.0},
+			"dynosweep trace convert --format weka t.jsonl", "--custom-dataset-type mooncake_trace --fixed-schedule", "cannot offer this load: in weka traces"},
 	} {
 		d := &deployment{Model: "m"}
 		d.measure(c.workload)
@@ -339,6 +346,9 @@ func TestAIPerfGetsTheTraceAsSimulated(t *testing.T) {
 		}
 		if got := strings.Join(d.AIPerf, " "); !strings.HasSuffix(got, "--streaming "+c.aiperf) {
 			t.Errorf("aiperf %q, want %q", got, c.aiperf)
+		}
+		if got := strings.Join(d.Notes, " "); !strings.Contains(got, c.note) {
+			t.Errorf("notes %q, want %q", got, c.note)
 		}
 	}
 }

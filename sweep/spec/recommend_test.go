@@ -160,6 +160,7 @@ func TestRecommendRefusals(t *testing.T) {
 		{"log zero", searched(t, "$PAR", "{replicas: {range: {min: 0, max: 4, scale: log}}}"), "a log range needs min > 0"},
 		{"continuous grid", searched(t, "concurrency: 8", "concurrency: {range: {min: 0.5, max: 2.5}}"), "a continuous range has no grid"},
 		{"preset and leaves", searched(t, "$PAR", "{preset: default, tensor: 2}"), "preset and leaf domains exclude each other"},
+		{"preset true and leaves", searched(t, "$PAR", "{preset: true, tensor: 2}"), "preset and leaf domains exclude each other"},
 		{"goodput without SLA", searched(t, "target: throughput", "target: goodput"), "optimization.target: needs evaluation.sla"},
 		{"cost without price", searched(t, "target: throughput", "target: min_cost"), "needs cost.usd_per_gpu_hour"},
 		{"router on engine stack", searched(t) + "router: {policy: kv_router}\n", "router is a section of the dynamo stack"},

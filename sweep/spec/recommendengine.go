@@ -161,7 +161,7 @@ func (r *recommender) shapes(e, w mapping, roles []string, backend, system strin
 		preset := p.get("preset")
 		leaves := slices.ContainsFunc(p.keys, func(k string) bool { return k != "preset" })
 		switch {
-		case preset != nil && leaves && (preset.kind != boolKind && !preset.empty()):
+		case preset != nil && leaves && !preset.empty() && !(preset.kind == boolKind && preset.text == "false"):
 			r.f.broken(preset, "preset and leaf domains exclude each other: keep one")
 		case leaves || preset.empty() || preset != nil && preset.text == "false" && preset.kind == boolKind:
 			free = append(free, r.leaves(p, role)...)
