@@ -11,6 +11,7 @@ import (
 	"dynosweep/sim/engine/vllm"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/router"
+	"dynosweep/sim/timing"
 	"dynosweep/sim/workload"
 )
 
@@ -60,6 +61,7 @@ func New(cfg Config) (*Sim, error) {
 
 func (s *Sim) addPool(at **pool, stage uint8, kind metrics.Pool, cfg PoolConfig, side router.Side) error {
 	p := &pool{stage: stage, kind: kind, cfg: cfg}
+	p.tallier, _ = cfg.Rank.Timing.(timing.Tallier)
 	var err error
 	if p.placement, err = newPlacement(s.cfg.Router, cfg, side); err != nil {
 		return &Error{InvalidSpec, err}

@@ -6,6 +6,7 @@ import (
 	"dynosweep/sim/engine"
 	"dynosweep/sim/metrics"
 	"dynosweep/sim/router"
+	"dynosweep/sim/timing"
 )
 
 // Stages order the pools among simultaneous events.
@@ -21,10 +22,11 @@ type pool struct {
 	kind      metrics.Pool
 	cfg       PoolConfig
 	placement router.Placement
-	fault     faulty    // of the placement, if it has one to tell
-	workers   []*worker // [id]; nil once removed, ids are never used again
-	present   []*worker // those not removed, ids ascending
-	ready     bitset    // idle workers that may have work
+	fault     faulty         // of the placement, if it has one to tell
+	tallier   timing.Tallier // the timing model, if it counts what it priced
+	workers   []*worker      // [id]; nil once removed, ids are never used again
+	present   []*worker      // those not removed, ids ascending
+	ready     bitset         // idle workers that may have work
 	draining  int
 	alive     int // active + starting + draining
 	active    int

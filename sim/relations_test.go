@@ -116,6 +116,51 @@ func (d *draw) run(tb testing.TB, mod func(*sim.Config)) (*simtest.Outcome, erro
 	return simtest.TryRun(tb, c)
 }
 
+// tally counts decode passes, and as outside those whose context has an odd number.
+type tally struct {
+	timing.Model
+	passes, outside int64
+}
+
+var _ timing.Tallier = (*tally)(nil)
+
+func (t *tally) count(f timing.Far) {
+	t.passes++
+	if f.Outside {
+		t.outside++
+	}
+}
+
+func odd(activeKV int64) timing.Far { return timing.Far{Outside: activeKV%2 == 1} }
+
+func (t *tally) DecodeMs(n, activeKV, totalKV int64) float64 {
+	t.count(odd(activeKV))
+	return t.Model.DecodeMs(n, activeKV, totalKV)
+}
+
+func (t *tally) DecodeSeriesFar(n, activeKV, totalKV int64, dst []float64, far []timing.Far) {
+	t.Model.DecodeSeries(n, activeKV, totalKV, dst)
+	for j := range far {
+		far[j] = odd(activeKV + int64(j)*n)
+	}
+}
+
+func (t *tally) Tally(_, _ int64, far []timing.Far) {
+	for _, f := range far {
+		t.count(f)
+	}
+}
+
+// tallied makes a run count its decode passes, by role.
+func tallied(c *sim.Config) (prefill, decode *tally) {
+	prefill, decode = &tally{Model: c.Prefill.Rank.Timing}, &tally{Model: c.Decode.Rank.Timing}
+	c.Decode.Rank.Timing = decode
+	if c.Disaggregated {
+		c.Prefill.Rank.Timing = prefill
+	}
+	return prefill, decode
+}
+
 // figures is everything that a run reports, wall time aside, as text.
 func figures(tb testing.TB, o *simtest.Outcome) (summary, records string) {
 	s := *o.Summary
@@ -140,8 +185,9 @@ func TestDecodeRunsEqualPassByPass(t *testing.T) {
 	ended := 0
 	for k := range draws {
 		d := newDraw(t, k)
-		fast, err1 := d.run(t, func(*sim.Config) {})
-		slow, err2 := d.run(t, func(c *sim.Config) { c.SlowPath = true })
+		var p1, p2, d1, d2 *tally
+		fast, err1 := d.run(t, func(c *sim.Config) { p1, d1 = tallied(c) })
+		slow, err2 := d.run(t, func(c *sim.Config) { p2, d2 = tallied(c); c.SlowPath = true })
 		if fmt.Sprint(err1) != fmt.Sprint(err2) {
 			t.Fatalf("run %d: fast ends with %v, slow with %v\n%s", k, err1, err2, d.text)
 		}
@@ -149,6 +195,9 @@ func TestDecodeRunsEqualPassByPass(t *testing.T) {
 			continue
 		}
 		ended++
+		if d1.passes != d2.passes || d1.outside != d2.outside || p1.passes != p2.passes {
+			t.Fatalf("run %d: %d decode passes, %d outside, with decode runs; %d and %d pass by pass", k, d1.passes, d1.outside, d2.passes, d2.outside)
+		}
 		if a, b := fast.Summary.Coverage, slow.Summary.Coverage; !reflect.DeepEqual(a, b) {
 			t.Fatalf("run %d (%+v): coverage is %+v with decode runs, %+v pass by pass", k, d.cfg.Decode.Rank, a, b)
 		}
@@ -192,17 +241,22 @@ func firstDifference(a, b string) string {
 func TestObservationChangesNothing(t *testing.T) {
 	for k := range draws / 4 {
 		d := newDraw(t, k)
-		bare, err := d.run(t, func(*sim.Config) {})
+		var d1, d2 *tally
+		bare, err := d.run(t, func(c *sim.Config) { _, d1 = tallied(c) })
 		if err != nil {
 			continue
 		}
 		seen := 0
 		watched, err := d.run(t, func(c *sim.Config) {
+			_, d2 = tallied(c)
 			c.Telemetry = metrics.TelemetryOptions{IntervalMs: 17, Sink: func(*metrics.Sample) error { seen++; return nil }}
 			c.Observers.Progress = func(float64, int64) {}
 		})
 		if err != nil {
 			t.Fatalf("run %d fails when watched: %v", k, err)
+		}
+		if d1.passes != d2.passes || d1.outside != d2.outside {
+			t.Fatalf("run %d: %d decode passes, %d outside, with telemetry %d and %d", k, d1.passes, d1.outside, d2.passes, d2.outside)
 		}
 		if a, b := bare.Summary.Coverage, watched.Summary.Coverage; !reflect.DeepEqual(a, b) {
 			t.Fatalf("run %d: coverage is %+v, with telemetry %+v", k, a, b)

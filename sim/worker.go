@@ -26,8 +26,9 @@ type rank struct {
 	core     engine.Core
 	hand     engine.Handoff
 	pass     engine.Pass
-	ran      bool // took part in the pass in flight
-	raws     []float64
+	ran      bool         // took part in the pass in flight
+	raws     []float64    // [pass] of a run, ms as the model answers
+	far      []timing.Far // [pass], if the model tallies
 	run      engine.Run
 	deferred []action         // commands that wait for the boundary
 	pending  int              // accepted destinations that are not reserved yet
@@ -156,7 +157,12 @@ func (s *Sim) planEnds(w *worker, passes int) bool {
 		if cfg.Role == engine.Prefill {
 			return false
 		}
-		cfg.Timing.DecodeSeries(rk.run.Members, rk.run.Context, total, rk.raws)
+		if t := w.pool.tallier; t != nil {
+			rk.far = slices.Grow(rk.far[:0], passes)[:passes]
+			t.DecodeSeriesFar(rk.run.Members, rk.run.Context, total, rk.raws, rk.far)
+		} else {
+			cfg.Timing.DecodeSeries(rk.run.Members, rk.run.Context, total, rk.raws)
+		}
 	}
 	now := s.nowMs
 	for j := 0; j < passes; j++ {
@@ -248,6 +254,9 @@ func (s *Sim) showRun(w *worker, to int) error {
 		rk := &w.ranks[i]
 		rk.occupyRun(w, to)
 		if rk.ran {
+			if t := w.pool.tallier; t != nil {
+				t.Tally(rk.run.Members, rk.run.Context+int64(w.seen)*rk.run.Members, rk.far[w.seen:to])
+			}
 			if err := s.observe(w, int32(i), &rk.pass.Events); err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 // one run.
 type measured struct{ *aic.Model }
 
-var _ timing.Model = (*measured)(nil)
+var _ timing.Tallier = (*measured)(nil)
 
 // minDecodeMs is the least a decode step takes through the replay path.
 const minDecodeMs = 1.0
@@ -26,11 +26,19 @@ func (m *measured) DecodeMs(n, activeKV, _ int64) float64 {
 	return atLeast(m.Model.DecodeMs(int(n), int(activeKV/n)), minDecodeMs)
 }
 
-func (m *measured) DecodeSeries(n, activeKV, _ int64, dst []float64) {
-	m.Model.DecodeSeries(int(n), int(activeKV/n), dst)
+func (m *measured) DecodeSeries(n, activeKV, totalKV int64, dst []float64) {
+	m.DecodeSeriesFar(n, activeKV, totalKV, dst, nil)
+}
+
+func (m *measured) DecodeSeriesFar(n, activeKV, _ int64, dst []float64, far []timing.Far) {
+	m.Model.DecodeSeries(int(n), int(activeKV/n), dst, far)
 	for i, v := range dst {
 		dst[i] = atLeast(v, minDecodeMs)
 	}
+}
+
+func (m *measured) Tally(n, activeKV int64, far []timing.Far) {
+	m.Model.Tally(int(n), int(activeKV/n), far)
 }
 
 // atLeast raises v to floor; a NaN, which tells of missing data, stays.

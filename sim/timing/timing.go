@@ -20,3 +20,21 @@ type Model interface {
 	// bit: the passes of a decode run, in which every length grows by one.
 	DecodeSeries(n, activeKV, totalKV int64, dst []float64)
 }
+
+// Tallier is a Model that counts how far from what was measured the passes of a run
+// lay. PrefillMs and DecodeMs count the pass they price. Of a series only what became
+// a pass counts, which is known later: DecodeSeriesFar is DecodeSeries that notes
+// where pass j lay in far[j], and Tally counts those that ran.
+type Tallier interface {
+	Model
+	DecodeSeriesFar(n, activeKV, totalKV int64, dst []float64, far []Far)
+	// Tally counts passes that follow each other, of which the first held activeKV.
+	Tally(n, activeKV int64, far []Far)
+}
+
+// Far is where a pass lay.
+type Far struct {
+	Outside   bool    // of the measured points
+	Doublings float64 // distance to the nearest, in powers of two
+	Op        int32   // the model's number of the op that was farthest
+}

@@ -64,11 +64,11 @@ func BenchmarkPrefill(b *testing.B) {
 func BenchmarkDecodeSeries(b *testing.B) {
 	benchSetups(b, func(b *testing.B, m *Model) {
 		dst := make([]float64, 256)
-		m.DecodeSeries(48, 1000, dst)
+		m.DecodeSeries(48, 1000, dst, nil)
 		b.ReportAllocs()
 		b.ResetTimer()
 		for i := range b.N {
-			m.DecodeSeries(48, 1000+i%4000, dst)
+			m.DecodeSeries(48, 1000+i%4000, dst, nil)
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(dst)), "ns/pass")
 	})

@@ -21,7 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
+
+	"dynosweep/sim/timing"
 )
 
 // ModelConfig is a model on an engine. Zero values mean the default in brackets.
@@ -75,14 +76,14 @@ type Model struct {
 	memo     map[int]*batchMemo // by decode batch
 	last     *batchMemo
 	st       step // of the call under way, here so that it need not be allocated
+	unread   [seriesBlock]timing.Far
 }
 
 // batchMemo holds the decode ops of a batch that do not see the context.
 type batchMemo struct {
 	batch int
-	ms    []float64 // [op], scaled; the places of the others are 0
-	reach reach
-	op    int // where the reach was
+	ms    []float64  // [op], scaled; the places of the others are 0
+	far   timing.Far // where they lay
 	err   error
 }
 
@@ -137,7 +138,7 @@ func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
 	total := 0.0
 	st := &m.st
 	*st = step{batch: batch, seq: newTokens, prefix: prefix}
-	far := farthest{}
+	far := timing.Far{}
 	for i := range m.context {
 		e := &m.context[i]
 		st.x = e.tokens(batch, newTokens)
@@ -146,42 +147,41 @@ func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
 			return m.fail(e.name, st.err)
 		}
 		total += v
-		far.take(&st.reach, i)
+		take(&far, &st.reach, i)
 	}
 	m.count(far, m.context, batch, newTokens+prefix)
 	return total
 }
 
-// farthest keeps the op of a pass that went farthest outside.
-type farthest struct {
-	reach
-	op int
-}
-
-func (f *farthest) take(r *reach, op int) {
+// take makes f the op of a pass that went farthest outside, and clears r.
+func take(f *timing.Far, r *reach, op int) {
 	if !r.outside {
 		return
 	}
-	if !f.outside || r.doublings > f.doublings {
-		f.doublings, f.op = r.doublings, op
+	if !f.Outside || r.doublings > f.Doublings {
+		f.Doublings, f.Op = r.doublings, int32(op)
 	}
-	f.outside = true
+	f.Outside = true
 	*r = reach{}
 }
 
-func (m *Model) count(f farthest, ops []entry, batch, length int) {
-	m.outside.Queried++
-	if !f.outside {
+func (m *Model) count(f timing.Far, ops []entry, batch, length int) {
+	o := &m.outside
+	o.Queried++
+	if !f.Outside {
 		return
 	}
-	m.outside.Passes++
-	m.outside.farther(f, ops, batch, length)
+	o.Passes++
+	if f.Doublings > o.Doublings {
+		o.Doublings, o.Op, o.Batch, o.Length = f.Doublings, ops[f.Op].name, batch, length
+	}
 }
 
-// farther keeps the farthest question.
-func (o *Outside) farther(f farthest, ops []entry, batch, length int) {
-	if f.outside && f.doublings > o.Doublings {
-		o.Doublings, o.Op, o.Batch, o.Length = f.doublings, ops[f.op].name, batch, length
+// Tally counts the passes of a decode series that ran: pass j was of batch sequences
+// at context+j, and far[j] is what DecodeSeries noted of it.
+func (m *Model) Tally(batch, context int, far []timing.Far) {
+	for j, f := range far {
+		m.count(f, m.generate, batch, context+j)
 	}
 }
 
@@ -226,7 +226,11 @@ func (m *Model) DecodeMs(batch, context int) float64 {
 	if memo.err != nil {
 		return m.fail("", memo.err)
 	}
-	return m.decode(memo, batch, context)
+	ms, far := m.decode(memo, batch, context)
+	if ms == ms {
+		m.count(far, m.generate, batch, context)
+	}
+	return ms
 }
 
 func (m *Model) validDecode(batch, context int) bool {
@@ -255,7 +259,6 @@ func (m *Model) newBatch(batch int) *batchMemo {
 	memo := &batchMemo{batch: batch, ms: make([]float64, len(m.generate))}
 	bs := batch * (m.nextN + 1)
 	st := step{batch: bs, seq: 1, x: bs}
-	far := farthest{}
 	for i := range m.generate {
 		e := &m.generate[i]
 		if e.seq {
@@ -266,46 +269,51 @@ func (m *Model) newBatch(batch int) *batchMemo {
 			memo.err = m.named(e.name, st.err)
 			return memo
 		}
-		far.take(&st.reach, i)
+		take(&memo.far, &st.reach, i)
 	}
-	memo.reach, memo.op = far.reach, far.op
 	return memo
 }
 
-// decode adds the ops in list order.
-func (m *Model) decode(memo *batchMemo, batch, context int) float64 {
+// decode adds the ops in list order; NaN if one fails.
+func (m *Model) decode(memo *batchMemo, batch, context int) (ms float64, far timing.Far) {
 	bs := batch * (m.nextN + 1)
 	st := &m.st
 	*st = step{batch: bs, seq: context, x: bs}
-	far := farthest{memo.reach, memo.op}
-	total := 0.0
+	far = memo.far
 	for i := range m.generate {
 		v := memo.ms[i]
 		if e := &m.generate[i]; e.seq {
 			v = float64(m.mode.value(e.op, st) * e.scale)
 			if st.err != nil {
-				return m.fail(e.name, st.err)
+				return m.fail(e.name, st.err), far
 			}
-			far.take(&st.reach, i)
+			take(&far, &st.reach, i)
 		}
-		total += v
+		ms += v
 	}
-	m.count(far, m.generate, batch, context)
-	return total
+	return ms, far
 }
 
 // seriesBlock is how many passes of a series are priced op by op.
 const seriesBlock = 64
 
-// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit: the passes
-// of a decode run, in which every sequence grows by one. It counts like as many calls.
-func (m *Model) DecodeSeries(batch, context int, dst []float64) {
+// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit, and far[j],
+// unless far is nil, with where that pass lay: the passes of a decode run, in which
+// every sequence grows by one. They are not counted before Tally.
+func (m *Model) DecodeSeries(batch, context int, dst []float64, far []timing.Far) {
 	for len(dst) > 0 {
 		n := min(len(dst), seriesBlock)
-		if batch <= 0 || context < 1 || context > maxCount-n || batch > maxCount/(m.nextN+1) || !m.block(batch, context, dst[:n]) {
+		notes := m.unread[:n]
+		if far != nil {
+			notes, far = far[:n], far[n:]
+		}
+		if batch <= 0 || context < 1 || context > maxCount-n || batch > maxCount/(m.nextN+1) || !m.block(batch, context, dst[:n], notes) {
+			counted := m.outside
+			clear(notes)
 			for j := range n {
-				dst[j] = m.DecodeMs(batch, context+j)
+				dst[j] = m.DecodeMs(batch, context+j) // mostly NaN: an op fails
 			}
+			m.outside = counted
 		}
 		dst, context = dst[n:], context+n
 	}
@@ -313,15 +321,13 @@ func (m *Model) DecodeSeries(batch, context int, dst []float64) {
 
 // block prices passes op by op, so that the additions of different passes overlap;
 // the order inside a pass stays that of the list. False when an op fails.
-func (m *Model) block(batch, context int, dst []float64) bool {
+func (m *Model) block(batch, context int, dst []float64, far []timing.Far) bool {
 	memo := m.batch(batch)
 	if memo.err != nil {
 		return false
 	}
-	var outside uint64 // pass j was outside
-	far, farJ := farthest{memo.reach, memo.op}, 0
-	if far.outside {
-		outside = 1<<len(dst) - 1
+	for j := range far {
+		far[j] = memo.far
 	}
 	bs := batch * (m.nextN + 1)
 	st := &m.st
@@ -341,17 +347,10 @@ func (m *Model) block(batch, context int, dst []float64) bool {
 				return false
 			}
 			if st.reach.outside {
-				outside |= 1 << j
-				if !far.outside || st.reach.doublings > far.doublings {
-					farJ = j
-				}
-				far.take(&st.reach, i)
+				take(&far[j], &st.reach, i)
 			}
 		}
 	}
-	m.outside.Queried += int64(len(dst))
-	m.outside.Passes += int64(bits.OnesCount64(outside))
-	m.outside.farther(far, m.generate, batch, context+farJ)
 	return true
 }
 

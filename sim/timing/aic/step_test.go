@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"dynosweep/sim/timing"
 )
 
 var stepSetups = []struct {
@@ -25,21 +27,22 @@ func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, s := range stepSetups {
 		walked := openModel(t, s.system, s.backend, s.c)
-		dst := make([]float64, 300)
+		dst, far := make([]float64, 300), make([]timing.Far, 300)
 		for range 60 {
 			batch, context := 1+r.IntN(400), 1+r.IntN(1<<(4+r.IntN(13)))
 			n := 1 + r.IntN(len(dst))
-			walked.DecodeSeries(batch, context, dst[:n])
-			fresh := openModel(t, s.system, s.backend, s.c)
 			before := walked.Outside()
+			walked.DecodeSeries(batch, context, dst[:n], far[:n])
+			if walked.Outside() != before {
+				t.Fatalf("%v: a series counts before its passes ran", s)
+			}
+			fresh := openModel(t, s.system, s.backend, s.c)
 			for j, got := range dst[:n] {
 				if want := fresh.DecodeMs(batch, context+j); got != want {
 					t.Fatalf("%v: D(%d,%d): series %v, single %v", s, batch, context+j, got, want)
 				}
 			}
-			for j := range n {
-				walked.DecodeMs(batch, context+j)
-			}
+			walked.Tally(batch, context, far[:n])
 			after, single := walked.Outside(), fresh.Outside()
 			if after.Passes-before.Passes != single.Passes || after.Queried-before.Queried != single.Queried {
 				t.Fatalf("%v: counts differ: %+v, %+v, %+v", s, before, after, single)
@@ -51,8 +54,9 @@ func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
 func TestSeriesCountsLikeSingleSteps(t *testing.T) {
 	for _, s := range stepSetups {
 		a, b := openModel(t, s.system, s.backend, s.c), openModel(t, s.system, s.backend, s.c)
-		dst := make([]float64, 2000)
-		a.DecodeSeries(200, 7000, dst)
+		dst, far := make([]float64, 2000), make([]timing.Far, 2000)
+		a.DecodeSeries(200, 7000, dst, far)
+		a.Tally(200, 7000, far)
 		for j := range dst {
 			b.DecodeMs(200, 7000+j)
 		}
@@ -116,7 +120,7 @@ func TestWarmStepsDoNotAllocate(t *testing.T) {
 			m.DecodeMs(300, 50000+i)
 			m.PrefillMs(3, 100+i, 64)
 			m.PrefillMs(100, 20000+i, 64)
-			m.DecodeSeries(40, 1000+i, dst)
+			m.DecodeSeries(40, 1000+i, dst, nil)
 		}
 		for range 8 {
 			ask()
