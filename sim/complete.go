@@ -9,7 +9,7 @@ import (
 // admit records the admissions of a pass that starts now.
 func (s *Sim) admit(w *worker, rank int32, admissions []engine.Admission) {
 	for _, a := range admissions {
-		q := &s.slots.items[a.Req]
+		q := s.slots.At(a.Req)
 		rec := &q.rec
 		if rec.FirstAdmitMs == metrics.Unset {
 			rec.FirstAdmitMs = s.nowMs
@@ -108,7 +108,7 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 
 // signal applies one output signal of an aggregated worker.
 func (s *Sim) signal(w *worker, sig engine.Signal) error {
-	q := &s.slots.items[sig.Req]
+	q := s.slots.At(sig.Req)
 	if sig.Tokens > 0 {
 		s.token(sig.Req, sig.Tokens, s.nowMs)
 	}
@@ -137,7 +137,7 @@ func (s *Sim) signal(w *worker, sig engine.Signal) error {
 // end closes the books of a request at its terminal event: collector, traffic,
 // workload. Its slot lives on until the caller releases it.
 func (s *Sim) end(id int32, status metrics.Status, reason string) {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	rec := &q.rec
 	rec.Status, rec.Reason, rec.TerminalMs = status, reason, s.nowMs
 	s.finished++

@@ -75,8 +75,8 @@ func (s *Sim) engineOwnsWork() bool {
 // blockedRequest describes the oldest request that is still in the cluster.
 func (s *Sim) blockedRequest() string {
 	var first *request
-	for i := range s.slots.items {
-		q := &s.slots.items[i]
+	for i := range s.slots.Len() {
+		q := s.slots.At(i)
 		if q.src != nil && (q.rec.Status == metrics.Unfinished) && (first == nil || q.rec.Ordinal < first.rec.Ordinal) {
 			first = q
 		}

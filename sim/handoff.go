@@ -66,7 +66,7 @@ func (h *handoffs) push(kind actionKind, req int32) {
 // start opens the handoff of an arrived request and enqueues its first action.
 func (h *handoffs) start(s *Sim, id int32) {
 	h.ordinals++
-	s.slots.items[id].hand = handoff{ordinal: h.ordinals, pworker: -1, prank: -1}
+	s.slots.At(id).hand = handoff{ordinal: h.ordinals, pworker: -1, prank: -1}
 	if h.sourceFirst {
 		h.push(submitPrefill, id)
 	} else {
@@ -117,7 +117,7 @@ func (h *handoffs) placeOn(s *Sim, p *pool, a action) error {
 // routed sends a placed request to its scheduler: as a source to the prefill pool,
 // as a destination to the decode pool.
 func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
-	q := &s.slots.items[r.Req]
+	q := s.slots.At(r.Req)
 	w := p.workers[r.Worker]
 	if err := s.settle(w); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (h *handoffs) flushEvents(s *Sim, w *worker, rank int32) error {
 
 // reserved applies the fact that a destination got its blocks.
 func (h *handoffs) reserved(s *Sim, r engine.Reservation) error {
-	q := &s.slots.items[r.Req]
+	q := s.slots.At(r.Req)
 	q.hand.reserved, q.hand.freshTokens = true, r.FreshTokens
 	if d := q.rec.Detail; d != nil && d.DestinationReservedMs == metrics.Unset {
 		d.DestinationReservedMs = s.nowMs
@@ -191,7 +191,7 @@ func (h *handoffs) reserved(s *Sim, r engine.Reservation) error {
 
 // sourceHeld applies the fact that a prompt is computed and its blocks wait.
 func (h *handoffs) sourceHeld(s *Sim, id int32) {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	q.hand.held = true
 	if d := q.rec.Detail; d != nil && d.SourceHeldMs == metrics.Unset {
 		d.SourceHeldMs = s.nowMs
@@ -209,7 +209,7 @@ func (h *handoffs) sourceHeld(s *Sim, id int32) {
 // command executes an action that needs an idle worker; a pass in flight defers it
 // to the boundary.
 func (h *handoffs) command(s *Sim, a action) error {
-	q := &s.slots.items[a.req]
+	q := s.slots.At(a.req)
 	p, wid, rid := s.decode, q.worker, q.rank
 	if a.kind == releaseSource || a.kind == cancelSource {
 		p, wid, rid = s.prefill, q.hand.pworker, q.hand.prank
@@ -250,7 +250,7 @@ func (h *handoffs) command(s *Sim, a action) error {
 
 // applied moves the coordinator on after a command.
 func (h *handoffs) applied(s *Sim, a action, w *worker) error {
-	q := &s.slots.items[a.req]
+	q := s.slots.At(a.req)
 	d := q.rec.Detail
 	switch a.kind {
 	case activateDestination:
@@ -282,7 +282,7 @@ func (h *handoffs) applied(s *Sim, a action, w *worker) error {
 // close ends the handoff after the source was released. The request lives on until
 // its decode terminal, which may already be behind it.
 func (h *handoffs) close(s *Sim, id int32) error {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	q.hand.closed = true
 	b := s.routeBuf()
 	b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
@@ -294,7 +294,7 @@ func (h *handoffs) close(s *Sim, id int32) error {
 
 // fail starts the cleanup of a request that cannot go on.
 func (h *handoffs) fail(s *Sim, id int32, status metrics.Status, reason string) error {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	q.hand.failing, q.hand.failStatus, q.hand.failReason = true, status, reason
 	if q.hand.sourceLive {
 		q.hand.cancelsOpen++
@@ -312,7 +312,7 @@ func (h *handoffs) fail(s *Sim, id int32, status metrics.Status, reason string) 
 
 // closeFailed ends a failed request once both sides dropped it.
 func (h *handoffs) closeFailed(s *Sim, id int32) error {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	var err error
 	if q.hand.placedPrefill {
 		b := s.routeBuf()
@@ -376,7 +376,7 @@ func (h *handoffs) boundary(s *Sim, w *worker, rank int32, signals []engine.Sign
 func (h *handoffs) prefillSignal(s *Sim, w *worker, sig engine.Signal) error {
 	if sig.End == engine.Rejected {
 		w.inflight--
-		s.slots.items[sig.Req].hand.sourceLive = false
+		s.slots.At(sig.Req).hand.sourceLive = false
 		return h.fail(s, sig.Req, metrics.Rejected, sig.Reason.String())
 	}
 	if sig.End != engine.Completed {
@@ -395,7 +395,7 @@ func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
 		return nil
 	}
 	w.inflight--
-	q := &s.slots.items[sig.Req]
+	q := s.slots.At(sig.Req)
 	q.hand.decodeDone, q.hand.destinationLive = true, false
 	b := s.routeBuf()
 	b.routes = s.decode.placement.Terminal(sig.Req, s.nowMs, b.routes)

@@ -106,7 +106,7 @@ func (s *Sim) beginDrained(w *worker) {
 func (s *Sim) creditRelease(p *pool, req int32) {
 	if l := &s.lifecycle; l.tell != nil && l.set[p.stage] {
 		o := &l.open[p.stage]
-		o.Released = append(o.Released, s.slots.items[req].rec.Ordinal)
+		o.Released = append(o.Released, s.slots.At(req).rec.Ordinal)
 	}
 }
 

@@ -46,7 +46,7 @@ func (s *Sim) releaseArrivals() (bool, error) {
 // arrive opens the books of one request.
 func (s *Sim) arrive(r *workload.Request) int32 {
 	id := s.slots.take()
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	q.src, q.worker, q.rank, q.sawOut = r, -1, -1, false
 	q.rec.Reset()
 	q.rec.Ordinal, q.rec.ArrivalMs = r.Ordinal, r.ArrivalMs
@@ -83,7 +83,7 @@ func (s *Sim) place(p *pool, id int32) (route router.Route, queued bool, err err
 	if err := s.syncEvents(p); err != nil {
 		return route, false, err
 	}
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	route, queued, err = p.placement.Place(router.Request{
 		ID: id, ISL: q.src.PromptTokens, Prompt: &q.src.Prompt,
 		Priority: q.src.Priority, StrictPriority: q.src.StrictPriority, PolicyClass: q.src.PolicyClass,
@@ -123,7 +123,7 @@ func (s *Sim) placeAggregated(id int32) error {
 
 // dispatch submits a routed request to its rank (aggregated).
 func (s *Sim) dispatch(route router.Route) error {
-	q := &s.slots.items[route.Req]
+	q := s.slots.At(route.Req)
 	p := s.decode
 	w := p.workers[route.Worker]
 	if err := s.settle(w); err != nil {
@@ -217,7 +217,7 @@ func (s *Sim) noteRouting(p *pool, q *request, r router.Route, queued bool) {
 
 // noteRelease completes the entry of a request that leaves the router's queue.
 func (s *Sim) noteRelease(p *pool, r router.Route) {
-	q := &s.slots.items[r.Req]
+	q := s.slots.At(r.Req)
 	if q.rec.Detail == nil {
 		return
 	}

@@ -1,9 +1,8 @@
 package sim
 
 import (
-	"slices"
-
 	"dynosweep/sim/metrics"
+	"dynosweep/sim/slab"
 	"dynosweep/sim/workload"
 )
 
@@ -20,28 +19,17 @@ type request struct {
 
 // slots holds the requests of a run by dense id.
 type slots struct {
-	items []request
-	free  []int32
-	live  int // in the cluster, router queues and open handoffs included
+	slab.Slab[request]
+	live int // in the cluster, router queues and open handoffs included
 }
 
 func (s *slots) take() int32 {
 	s.live++
-	if n := len(s.free); n > 0 {
-		id := s.free[n-1]
-		s.free = s.free[:n-1]
-		return id
-	}
-	if len(s.items) == cap(s.items) {
-		s.items = slices.Grow(s.items, len(s.items)) // append would add a quarter
-	}
-	s.items = append(s.items, request{})
-	return int32(len(s.items) - 1)
+	return s.Take()
 }
 
 func (s *slots) release(id int32) {
-	r := &s.items[id]
-	r.src = nil
-	s.free = append(s.free, id)
+	s.At(id).src = nil
+	s.Put(id)
 	s.live--
 }

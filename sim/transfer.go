@@ -9,7 +9,7 @@ import (
 // startTransfer moves the prompt's KV from its source to its reserved destination.
 func (s *Sim) startTransfer(id int32) error {
 	h := &s.handoffs
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	t := s.prefill.cfg.Transfer
 	tokens := float64(q.rec.Input)
 	if t.DestinationMissing {
@@ -87,7 +87,7 @@ func (l *links) endMs() float64 {
 }
 
 func (s *Sim) startShared(id int32, bytes float64) {
-	q := &s.slots.items[id]
+	q := s.slots.At(id)
 	l := &s.handoffs.links
 	l.progress(s.nowMs)
 	l.flows = append(l.flows, flow{ordinal: q.hand.ordinal, source: q.hand.pworker, dest: q.worker, left: bytes})

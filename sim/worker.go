@@ -113,7 +113,7 @@ func (s *Sim) startRun(w *worker) bool {
 			return false
 		}
 		for _, id := range rk.core.Members() {
-			if s.slots.items[id].rec.Output == 0 {
+			if s.slots.At(id).rec.Output == 0 {
 				return false // its first token is an effect of its own
 			}
 		}
@@ -315,7 +315,7 @@ func (s *Sim) showTokens(members []int32, ends []float64) {
 	var last float64
 	var count int64
 	for _, id := range members {
-		rec := &s.slots.items[id].rec
+		rec := &s.slots.At(id).rec
 		if rec.LastTokenMs != last || count == 0 {
 			if count > 0 {
 				s.gap(ends[0]-last, count)
@@ -362,7 +362,7 @@ func (s *Sim) flushGaps() {
 
 // token records n tokens of one request at atMs.
 func (s *Sim) token(id int32, n int32, atMs float64) {
-	rec := &s.slots.items[id].rec
+	rec := &s.slots.At(id).rec
 	if rec.Output == 0 {
 		rec.FirstTokenMs = atMs
 		if n > 1 {

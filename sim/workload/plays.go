@@ -133,7 +133,7 @@ func (p *plays) Next(nowMs float64) *Request {
 }
 
 func (p *plays) Names(handle int32) Names {
-	g, node := p.graph, p.slots.at(handle).ref.index
+	g, node := p.graph, p.slots.At(handle).ref.index
 	pl := &g.plays[g.playOf[node]]
 	n := Names{Session: g.sessions[node], Turn: -1, HasSession: true,
 		RequestID: g.ids[node], PlayID: pl.id, LaneID: p.state[g.playOf[node]].lane}

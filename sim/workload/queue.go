@@ -58,7 +58,7 @@ func (q *queue) Done(handle int32, _ float64, emitted int32, how Outcome) {
 	q.feed.ended(s.ref, 0, emitted, how)
 }
 
-func (q *queue) Names(handle int32) Names { return q.feed.names(q.slots.at(handle).ref, 0) }
+func (q *queue) Names(handle int32) Names { return q.feed.names(q.slots.At(handle).ref, 0) }
 
 func (q *queue) Flush(float64)    {}
 func (q *queue) Drained() bool    { return !q.more }

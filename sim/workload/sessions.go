@@ -98,7 +98,7 @@ func (d *sessions) Done(handle int32, nowMs float64, emitted int32, how Outcome)
 }
 
 func (d *sessions) Names(handle int32) Names {
-	s := d.slots.at(handle)
+	s := d.slots.At(handle)
 	return d.feed.names(s.ref, s.turn)
 }
 

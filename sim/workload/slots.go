@@ -1,5 +1,7 @@
 package workload
 
+import "dynosweep/sim/slab"
+
 // sessionRef names a session of a feed. tag is the feed's own note on it.
 type sessionRef struct {
 	index int64
@@ -32,41 +34,25 @@ type slot struct {
 	live bool
 }
 
-// slots is the pool of released requests. Room grows with the number in flight,
-// never with the number released.
-type slots struct {
-	chunks []*[slotChunk]slot // [handle / slotChunk][handle % slotChunk]
-	free   []int32
-}
-
-const slotChunk = 64
-
-func (p *slots) at(handle int32) *slot {
-	return &p.chunks[handle/slotChunk][handle%slotChunk]
-}
+// slots is the pool of released requests, by handle. Room grows with the number in
+// flight, never with the number released.
+type slots struct{ slab.Slab[slot] }
 
 // take returns an empty slot; its address stays until put.
 func (p *slots) take(ref sessionRef, turn int32, arrivalMs float64) *slot {
-	if len(p.free) == 0 {
-		p.chunks = append(p.chunks, new([slotChunk]slot))
-		for i := 1; i <= slotChunk; i++ {
-			p.free = append(p.free, int32(len(p.chunks)*slotChunk-i))
-		}
-	}
-	h := p.free[len(p.free)-1]
-	p.free = p.free[:len(p.free)-1]
-	s := p.at(h)
+	h := p.Take()
+	s := p.At(h)
 	*s = slot{Request: Request{Handle: h, ArrivalMs: arrivalMs}, ref: ref, turn: turn, live: true}
 	return s
 }
 
 // put gives back the slot of a handle and returns it, still filled.
 func (p *slots) put(handle int32) *slot {
-	s := p.at(handle)
+	s := p.At(handle)
 	if !s.live {
 		panic("workload: Done of a request that is not in flight")
 	}
 	s.live = false
-	p.free = append(p.free, handle)
+	p.Put(handle)
 	return s
 }

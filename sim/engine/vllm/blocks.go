@@ -115,7 +115,7 @@ func (c *Core) victim() int32 {
 
 // undo takes back what the pass gave to s, if it did.
 func (c *Core) undo(s int32) {
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	if r.pass != c.passes {
 		return
 	}
@@ -128,7 +128,7 @@ func (c *Core) undo(s int32) {
 // preempt sends a running request to the front of the queue. It keeps what it
 // generated and loses its blocks.
 func (c *Core) preempt(s int32) {
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	c.leaveRunning(s)
 	c.release(r)
 	r.status, r.computed = preempted, 0
@@ -141,7 +141,7 @@ func (c *Core) preempt(s int32) {
 
 // leaveRunning takes s out of the running ones.
 func (c *Core) leaveRunning(s int32) {
-	c.promise -= c.tail(&c.reqs[s])
+	c.promise -= c.tail(c.reqs.At(s))
 	for i, t := range c.running {
 		if t == s {
 			c.running = append(c.running[:i], c.running[i+1:]...)

@@ -12,8 +12,8 @@ func (c *Core) Check() error {
 	used, private, promise, tokenless := 0, 0, 0, 0
 	holders := map[int32]int{}
 	var fresh, again sums
-	for s := 1; s < len(c.reqs); s++ {
-		r := &c.reqs[s]
+	for s := int32(1); s < c.reqs.Len(); s++ {
+		r := c.reqs.At(s)
 		if r.status == unused {
 			continue
 		}

@@ -19,11 +19,11 @@ package vllm
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"dynosweep/sim/engine"
 	"dynosweep/sim/kv"
 	"dynosweep/sim/rng"
+	"dynosweep/sim/slab"
 	"dynosweep/sim/timing"
 )
 
@@ -82,10 +82,9 @@ type Core struct {
 	maxTokens int   // token budget of a pass
 
 	pool    *kv.Pool
-	reqs    []request // [slot]; slot 0 is none
-	spare   []int32   // unused slots
-	buffers [][]int32 // unused lists of cached blocks
-	orders  int64     // requests ever
+	reqs    slab.Slab[request] // [slot]; slot 0 is none
+	buffers [][]int32          // unused lists of cached blocks
+	orders  int64              // requests ever
 	wait    queue
 	running []int32 // slots, in order of admission
 	promise int     // blocks that the running requests still need to complete
@@ -149,7 +148,8 @@ func NewVariant(cfg engine.Config, v Variant) (*Core, error) {
 	const unlimited = int(^uint(0) >> 1)
 	c := &Core{cfg: cfg, variant: v, blockSize: int32(cfg.BlockSize), interval: 1,
 		maxSeqs: cfg.MaxNumSeqs, maxTokens: cfg.MaxNumBatchedTokens,
-		pool: kv.NewPool(cfg.Blocks), reqs: make([]request, 1), step: -1}
+		pool: kv.NewPool(cfg.Blocks), step: -1}
+	c.reqs.Take() // 0 is none
 	if c.maxSeqs == 0 {
 		c.maxSeqs = unlimited
 	}
@@ -213,22 +213,13 @@ func ceil[T int | int32 | int64](a, b T) T { return (a + b - 1) / b }
 // Submit puts r at the back of the waiting queue.
 func (c *Core) Submit(r engine.Request) {
 	s := c.newRequest(r)
-	c.reqs[s].status = waiting
+	c.reqs.At(s).status = waiting
 	c.enqueue(s, 0)
 }
 
 // newRequest fills a slot.
 func (c *Core) newRequest(r engine.Request) int32 {
-	var s int32
-	if n := len(c.spare); n > 0 {
-		s, c.spare = c.spare[n-1], c.spare[:n-1]
-	} else {
-		s = int32(len(c.reqs))
-		if len(c.reqs) == cap(c.reqs) {
-			c.reqs = slices.Grow(c.reqs, len(c.reqs)) // append would add a quarter
-		}
-		c.reqs = append(c.reqs, request{})
-	}
+	s := c.reqs.Take()
 	prompt := int64(r.PromptTokens)
 	total := prompt + max(0, c.variant.Output(prompt, int64(r.OutputTokens)))
 	if limit := int64(c.cfg.MaxModelLen); limit > 0 {
@@ -236,7 +227,7 @@ func (c *Core) newRequest(r engine.Request) int32 {
 	}
 	const longest = 1<<31 - 1
 	c.orders++
-	c.reqs[s] = request{id: r.ID, prompt: r.PromptTokens, length: r.PromptTokens,
+	*c.reqs.At(s) = request{id: r.ID, prompt: r.PromptTokens, length: r.PromptTokens,
 		total: int32(min(total, longest)), order: c.orders, content: r.Prompt}
 	if total == prompt {
 		c.tokenless++
@@ -246,11 +237,11 @@ func (c *Core) newRequest(r engine.Request) int32 {
 
 // free gives back the slot of a request that is in no queue and holds nothing.
 func (c *Core) free(s int32) {
-	if r := &c.reqs[s]; r.total == r.prompt {
+	if r := c.reqs.At(s); r.total == r.prompt {
 		c.tokenless--
 	}
-	c.reqs[s] = request{}
-	c.spare = append(c.spare, s)
+	*c.reqs.At(s) = request{}
+	c.reqs.Put(s)
 }
 
 // Runnable reports waiting or running requests.

@@ -33,7 +33,7 @@ func (r *request) emits() bool { return r.computed == r.length }
 func (c *Core) finishTokenless() {
 	kept := c.running[:0]
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if !r.emits() || r.length < r.total {
 			kept = append(kept, s)
 			continue
@@ -111,7 +111,7 @@ func (c *Core) append() {
 	kept := c.running[:0]
 	out := c.p.out
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if !r.emits() {
 			kept = append(kept, s)
 			continue
@@ -132,12 +132,12 @@ func (c *Core) append() {
 // finish ends a running request that the caller takes out of c.running. A source
 // keeps its blocks until they are released.
 func (c *Core) finish(s int32) {
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	c.promise -= c.tail(r)
 	c.handoff.generation++
 	if r.source {
 		r.status = held
-		c.handoff.held.insert(c.reqs, s, 0)
+		c.handoff.held.insert(&c.reqs, s, 0)
 		c.p.out.Held = append(c.p.out.Held, r.id)
 		return
 	}

@@ -11,7 +11,7 @@ func (c *Core) Dump() string {
 	fmt.Fprintf(&b, "promise %d tokenless %d queued %v %v preemptions %d passes %d step %d bound %v generation %d failed %d\n",
 		c.promise, c.tokenless, c.fresh, c.again, c.preemptions, c.passes, c.step, c.bound, c.handoff.generation, c.handoff.failed)
 	one := func(s int32) {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		fmt.Fprintf(&b, "  %d: id %d prompt %d length %d total %d computed %d blocks %d status %d order %d cached", s, r.id,
 			r.prompt, r.length, r.total, r.computed, r.blocks, r.status, r.order)
 		for i := range r.cached {
@@ -25,7 +25,7 @@ func (c *Core) Dump() string {
 	}
 	for i, q := range []queue{c.wait, c.handoff.held, c.handoff.pending, c.handoff.reserved} {
 		fmt.Fprintf(&b, "queue %d\n", i)
-		for s := q.head; s != 0; s = c.reqs[s].next {
+		for s := q.head; s != 0; s = c.reqs.At(s).next {
 			one(s)
 		}
 	}

@@ -22,20 +22,20 @@ func (c *Core) Handoff() engine.Handoff { return c }
 // SubmitSource is Submit of a request whose blocks outlive it.
 func (c *Core) SubmitSource(r engine.Request) {
 	c.Submit(r)
-	c.reqs[c.wait.tail].source = true
+	c.reqs.At(c.wait.tail).source = true
 }
 
 // ReleaseSource gives back the blocks of a held source.
 func (c *Core) ReleaseSource(id int32, _ *kv.Events) {
-	if s := c.handoff.held.find(c.reqs, id); s != 0 {
-		c.handoff.held.remove(c.reqs, s)
+	if s := c.handoff.held.find(&c.reqs, id); s != 0 {
+		c.handoff.held.remove(&c.reqs, s)
 		c.drop(s)
 	}
 }
 
 // CancelSource drops a source, held or not.
 func (c *Core) CancelSource(id int32, ev *kv.Events) {
-	if c.handoff.held.find(c.reqs, id) != 0 {
+	if c.handoff.held.find(&c.reqs, id) != 0 {
 		c.ReleaseSource(id, ev)
 		return
 	}
@@ -44,13 +44,13 @@ func (c *Core) CancelSource(id int32, ev *kv.Events) {
 
 // cancel drops a waiting or running request.
 func (c *Core) cancel(id int32) {
-	if s := c.wait.find(c.reqs, id); s != 0 {
+	if s := c.wait.find(&c.reqs, id); s != 0 {
 		c.dequeue(s)
 		c.drop(s)
 		return
 	}
 	for _, s := range c.running {
-		if c.reqs[s].id == id {
+		if c.reqs.At(s).id == id {
 			c.leaveRunning(s)
 			c.drop(s)
 			return
@@ -60,7 +60,7 @@ func (c *Core) cancel(id int32) {
 
 // drop releases what a request holds and forgets it.
 func (c *Core) drop(s int32) {
-	c.release(&c.reqs[s])
+	c.release(c.reqs.At(s))
 	c.handoff.generation++
 	c.free(s)
 }
@@ -68,13 +68,13 @@ func (c *Core) drop(s int32) {
 // Accept queues a destination, or says why it can never fit.
 func (c *Core) Accept(q engine.Request) engine.Reason {
 	s := c.newRequest(q)
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	if reason := c.refuse(r); reason != engine.NoReason {
 		c.free(s)
 		return reason
 	}
 	r.status, r.destination = pending, true
-	c.handoff.pending.insert(c.reqs, s, 0)
+	c.handoff.pending.insert(&c.reqs, s, 0)
 	c.again.add(r.queued(), 1)
 	return engine.NoReason
 }
@@ -93,7 +93,7 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 		return engine.Reservation{}, false
 	}
 	s := h.pending.head
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	hits := c.find(r, int(r.prompt/c.blockSize))
 	need := ceil(r.prompt, c.blockSize)
 	fresh := need - int32(len(hits))
@@ -106,9 +106,9 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 		r.cached = append(r.cached, hits...)
 	}
 	r.blocks = need
-	h.pending.remove(c.reqs, s)
+	h.pending.remove(&c.reqs, s)
 	r.status = reserved
-	h.reserved.insert(c.reqs, s, 0)
+	h.reserved.insert(&c.reqs, s, 0)
 	return engine.Reservation{Req: r.id, FreshTokens: fresh * c.blockSize}, true
 }
 
@@ -116,18 +116,18 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 // queues it where its order of acceptance puts it.
 func (c *Core) Activate(id int32, ev *kv.Events) {
 	h := &c.handoff
-	s := h.reserved.find(c.reqs, id)
+	s := h.reserved.find(&c.reqs, id)
 	if s == 0 {
 		return
 	}
-	h.reserved.remove(c.reqs, s)
-	r := &c.reqs[s]
+	h.reserved.remove(&c.reqs, s)
+	r := c.reqs.At(s)
 	c.again.add(r.queued(), -1)
 	r.status, r.computed = waiting, r.prompt
 	c.finalize(r, r.computed, c.events(ev))
 	at := c.wait.head
-	for at != 0 && c.reqs[at].order < r.order {
-		at = c.reqs[at].next
+	for at != 0 && c.reqs.At(at).order < r.order {
+		at = c.reqs.At(at).next
 	}
 	c.enqueue(s, at)
 }
@@ -135,9 +135,9 @@ func (c *Core) Activate(id int32, ev *kv.Events) {
 // CancelDestination drops a destination wherever it is.
 func (c *Core) CancelDestination(id int32, _ *kv.Events) {
 	for _, q := range [...]*queue{&c.handoff.pending, &c.handoff.reserved} {
-		if s := q.find(c.reqs, id); s != 0 {
-			q.remove(c.reqs, s)
-			c.again.add(c.reqs[s].queued(), -1)
+		if s := q.find(&c.reqs, id); s != 0 {
+			q.remove(&c.reqs, s)
+			c.again.add(c.reqs.At(s).queued(), -1)
 			c.drop(s)
 			return
 		}

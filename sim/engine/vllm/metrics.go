@@ -34,7 +34,7 @@ func (s *sums) variance() float64 {
 func (c *Core) batchMetrics(m *engine.ForwardPass) {
 	var prefill, decode sums
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		switch {
 		case r.pass != c.passes:
 		case r.share > 0:

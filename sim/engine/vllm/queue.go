@@ -1,5 +1,7 @@
 package vllm
 
+import "dynosweep/sim/slab"
+
 // queue is a doubly linked list through request slots; 0 is none.
 type queue struct {
 	head, tail int32
@@ -7,18 +9,18 @@ type queue struct {
 }
 
 // insert puts s before at; at 0 is the back. A slot is in one queue at most.
-func (q *queue) insert(reqs []request, s, at int32) {
-	r := &reqs[s]
+func (q *queue) insert(reqs *slab.Slab[request], s, at int32) {
+	r := reqs.At(s)
 	before := q.tail
 	if at != 0 {
-		before = reqs[at].prev
-		reqs[at].prev = s
+		before = reqs.At(at).prev
+		reqs.At(at).prev = s
 	} else {
 		q.tail = s
 	}
 	r.prev, r.next = before, at
 	if before != 0 {
-		reqs[before].next = s
+		reqs.At(before).next = s
 	} else {
 		q.head = s
 	}
@@ -26,15 +28,15 @@ func (q *queue) insert(reqs []request, s, at int32) {
 }
 
 // remove takes s out.
-func (q *queue) remove(reqs []request, s int32) {
-	r := &reqs[s]
+func (q *queue) remove(reqs *slab.Slab[request], s int32) {
+	r := reqs.At(s)
 	if r.prev != 0 {
-		reqs[r.prev].next = r.next
+		reqs.At(r.prev).next = r.next
 	} else {
 		q.head = r.next
 	}
 	if r.next != 0 {
-		reqs[r.next].prev = r.prev
+		reqs.At(r.next).prev = r.prev
 	} else {
 		q.tail = r.prev
 	}
@@ -43,29 +45,29 @@ func (q *queue) remove(reqs []request, s int32) {
 }
 
 // find returns the slot of the request called id, 0 if it is not here.
-func (q *queue) find(reqs []request, id int32) int32 {
+func (q *queue) find(reqs *slab.Slab[request], id int32) int32 {
 	s := q.head
-	for s != 0 && reqs[s].id != id {
-		s = reqs[s].next
+	for s != 0 && reqs.At(s).id != id {
+		s = reqs.At(s).next
 	}
 	return s
 }
 
 // enqueue puts s into the waiting queue before at, 0 for the back.
 func (c *Core) enqueue(s, at int32) {
-	c.wait.insert(c.reqs, s, at)
-	c.queuedSums(s).add(c.reqs[s].queued(), 1)
+	c.wait.insert(&c.reqs, s, at)
+	c.queuedSums(s).add(c.reqs.At(s).queued(), 1)
 }
 
 // dequeue takes s out of the waiting queue.
 func (c *Core) dequeue(s int32) {
-	c.wait.remove(c.reqs, s)
-	c.queuedSums(s).add(c.reqs[s].queued(), -1)
+	c.wait.remove(&c.reqs, s)
+	c.queuedSums(s).add(c.reqs.At(s).queued(), -1)
 }
 
 // queuedSums is the metric that a queued request belongs to.
 func (c *Core) queuedSums(s int32) *sums {
-	if r := &c.reqs[s]; r.status == preempted || r.destination {
+	if r := c.reqs.At(s); r.status == preempted || r.destination {
 		return &c.again
 	}
 	return &c.fresh

@@ -30,7 +30,7 @@ func (c *Core) Run(limit int) engine.Run {
 	}
 	var context int64
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if r.computed != r.length-1 || r.length == r.prompt {
 			return engine.Run{}
 		}
@@ -46,7 +46,7 @@ func (c *Core) Run(limit int) engine.Run {
 	}
 	c.members = c.members[:0]
 	for _, s := range c.running {
-		c.members = append(c.members, c.reqs[s].id)
+		c.members = append(c.members, c.reqs.At(s).id)
 	}
 	return engine.Run{Passes: passes, Members: int64(n), Context: context,
 		Events: c.tellsEvents() && grown > c.pool.Free()}
@@ -56,7 +56,7 @@ func (c *Core) Run(limit int) engine.Run {
 func (c *Core) growth(passes int) int {
 	sum := 0
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		sum += int(max(0, ceil(r.computed+int32(passes), c.blockSize)-r.blocks))
 	}
 	return sum
@@ -87,7 +87,7 @@ func (c *Core) headStays() bool {
 	if s == 0 || len(c.running) >= c.maxSeqs {
 		return true
 	}
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	if r.computed > 0 || r.status == waiting && c.refuse(r) != engine.NoReason {
 		return false
 	}
@@ -113,7 +113,7 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 	}
 	c.promise -= blocks
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		r.computed += int32(n)
 		r.length += int32(n)
 		r.blocks = max(r.blocks, ceil(r.computed, c.blockSize))
@@ -134,7 +134,7 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 func (c *Core) RunBlocks(dst []int64) {
 	clear(dst)
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		for j := int(r.blocks*c.blockSize - r.computed); j < len(dst); j += int(c.blockSize) {
 			dst[j]++
 		}
@@ -155,7 +155,7 @@ func (c *Core) RunMetrics() engine.ForwardPass {
 	var m engine.ForwardPass
 	var decode sums
 	for _, s := range c.running {
-		decode.add(int64(c.reqs[s].length)-1, 1)
+		decode.add(int64(c.reqs.At(s).length)-1, 1)
 	}
 	m.DecodeRequests, m.DecodeKVTokens, m.DecodeVar = decode.n, decode.sum, decode.variance()
 	c.queueMetrics(&m)

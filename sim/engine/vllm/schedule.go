@@ -83,7 +83,7 @@ func (c *Core) checkFruit() {
 		return
 	}
 	if c.preemptions-c.fruitful > maxFruitless && c.p.out.Err == nil {
-		r := &c.reqs[c.wait.head]
+		r := c.reqs.At(c.wait.head)
 		c.p.out.Err = fmt.Errorf("a request of %d tokens is preempted for ever: the KV pool of %d blocks of %d tokens cannot hold "+
 			"what it needs beside the blocks of others; raise num_gpu_blocks or lower max_num_seqs",
 			r.length, c.cfg.Blocks, c.cfg.BlockSize)
@@ -97,7 +97,7 @@ func (c *Core) defers(step int64) bool {
 		return false
 	}
 	for _, s := range c.running {
-		if r := &c.reqs[s]; r.computed >= r.prompt {
+		if r := c.reqs.At(s); r.computed >= r.prompt {
 			return true
 		}
 	}
@@ -110,7 +110,7 @@ func (c *Core) defers(step int64) bool {
 func (c *Core) scheduleRunning() {
 	for i := 0; i < len(c.running) && c.p.budget > 0; {
 		s := c.running[i]
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if c.p.deferred && r.computed < r.prompt || c.decodes(r) {
 			i++
 			continue
@@ -148,7 +148,7 @@ func (c *Core) admit() {
 		if s == 0 {
 			return
 		}
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if r.status == waiting && r.computed == 0 {
 			if reason := c.refuse(r); reason != engine.NoReason {
 				c.reject(s, reason)
@@ -180,8 +180,8 @@ func (c *Core) admit() {
 func (c *Core) head() int32 {
 	s := c.wait.head
 	if c.handoff.pending.n > 0 {
-		for s != 0 && !c.reqs[s].ready() {
-			s = c.reqs[s].next
+		for s != 0 && !c.reqs.At(s).ready() {
+			s = c.reqs.At(s).next
 		}
 	}
 	return s
@@ -199,7 +199,7 @@ func (c *Core) refuse(r *request) engine.Reason {
 }
 
 func (c *Core) reject(s int32, reason engine.Reason) {
-	c.p.rejected = append(c.p.rejected, engine.Signal{Req: c.reqs[s].id, End: engine.Rejected, Reason: reason})
+	c.p.rejected = append(c.p.rejected, engine.Signal{Req: c.reqs.At(s).id, End: engine.Rejected, Reason: reason})
 	c.dequeue(s)
 	c.handoff.generation++
 	c.free(s)
@@ -208,7 +208,7 @@ func (c *Core) reject(s int32, reason engine.Reason) {
 // fits looks r up in the cache and reports its cached tokens and whether there is
 // room for it. A head known to be blocked is not looked up again.
 func (c *Core) fits(s int32) (cached int, ok bool) {
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	if c.p.budget == 0 && c.needsTokens(r) {
 		return 0, false
 	}
@@ -261,7 +261,7 @@ func (c *Core) lookup(r *request) (cached, held int) {
 // the blocks for them, preempting others if it must. cached tokens at c.p.hits
 // are reused; they are 0 unless s is being admitted.
 func (c *Core) schedule(s int32, cached int) verdict {
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	before := int(r.computed) + cached
 	have := min(before, int(r.prompt))
 	left := int(r.length) - before
@@ -316,7 +316,7 @@ func (c *Core) countPrefill(r *request, sign int64) {
 // enterRunning moves an admitted request from the queue to the running ones.
 func (c *Core) enterRunning(s int32, cached int) {
 	c.dequeue(s)
-	r := &c.reqs[s]
+	r := c.reqs.At(s)
 	r.status = running
 	c.running = append(c.running, s)
 	c.promise += c.tail(r)

@@ -17,7 +17,7 @@ func (c *Core) reserve() (blocks int, ok bool) {
 	for {
 		need, ready := 0, false
 		for _, s := range c.running {
-			if r := &c.reqs[s]; r.emits() {
+			if r := c.reqs.At(s); r.emits() {
 				ready = true
 				need += int(ceil(r.length+c.burstMax(r), c.blockSize) - ceil(r.length, c.blockSize))
 			}
@@ -42,7 +42,7 @@ func (c *Core) burst(reservation int) {
 	kept := c.running[:0]
 	out := c.p.out
 	for _, s := range c.running {
-		r := &c.reqs[s]
+		r := c.reqs.At(s)
 		if !r.emits() {
 			kept = append(kept, s)
 			continue

@@ -1,0 +1,45 @@
+// Package slab keeps the values of things that come and go, as requests do, in
+// slots named by dense numbers.
+//
+//	i := s.Take()   a slot, new or given back
+//	v := s.At(i)    its value; the address never changes
+//	s.Put(i)        gives it back
+//
+// A slab grows by chunks and moves nothing, so that a deep backlog costs the memory
+// of its values once. Slots start as zero values and keep what Put found in them.
+package slab
+
+const (
+	bits = 6
+	size = 1 << bits // slots of a chunk
+)
+
+// Slab is a set of slots numbered from 0. The zero Slab is empty and ready.
+type Slab[T any] struct {
+	chunks []*[size]T
+	free   []int32
+	made   int32
+}
+
+// At returns the value of a slot that Take returned at some time.
+func (s *Slab[T]) At(i int32) *T { return &s.chunks[i>>bits][i&(size-1)] }
+
+// Take returns a slot that nobody has, the one given back last if there is one.
+func (s *Slab[T]) Take() int32 {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i
+	}
+	if int(s.made) == len(s.chunks)*size {
+		s.chunks = append(s.chunks, new([size]T))
+	}
+	s.made++
+	return s.made - 1
+}
+
+// Put gives slot i back, whose value nobody uses any more.
+func (s *Slab[T]) Put(i int32) { s.free = append(s.free, i) }
+
+// Len is the number of slots ever made: they are those below it, in use or not.
+func (s *Slab[T]) Len() int32 { return s.made }
