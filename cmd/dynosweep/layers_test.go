@@ -32,7 +32,7 @@ var layers = []struct {
 	{"sim", []string{"sim/engine", "sim/engine/*", "sim/kv", "sim/invariant", "sim/metrics", "sim/rng", "sim/router", "sim/slab", "sim/timing", "sim/workload"}, nil},
 	{"sim/engine", []string{"sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/engine/vllm", []string{"sim/engine", "sim/kv", "sim/slab", "sim/timing", "sim/rng", "sim/invariant"}, nil},
-	{"sim/engine/sglang", []string{"sim/engine", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/engine/sglang", []string{"sim/engine", "sim/kv", "sim/slab", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/engine/trtllm", []string{"sim/engine", "sim/engine/vllm", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/router", []string{"sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/workload", []string{"sim/kv", "sim/rng", "sim/slab"}, nil},

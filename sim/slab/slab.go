@@ -41,5 +41,8 @@ func (s *Slab[T]) Take() int32 {
 // Put gives slot i back, whose value nobody uses any more.
 func (s *Slab[T]) Put(i int32) { s.free = append(s.free, i) }
 
+// Free lists the slots that were given back, for checks; the list is the slab's.
+func (s *Slab[T]) Free() []int32 { return s.free }
+
 // Len is the number of slots ever made: they are those below it, in use or not.
 func (s *Slab[T]) Len() int32 { return s.made }

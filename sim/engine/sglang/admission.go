@@ -43,7 +43,7 @@ type step struct {
 func (c *Core) newBudget() budget {
 	sum := 0.0
 	for _, i := range c.running {
-		sum += float64(float64(min(c.reqs.items[i].remaining(), c.clip)) * c.ratio)
+		sum += float64(float64(min(c.reqs.At(i).remaining(), c.clip)) * c.ratio)
 	}
 	room := float64(int64(c.room()) * int64(c.page))
 	return budget{tokens: room - sum, prefill: c.prefill, chunk: c.chunk}
@@ -101,7 +101,7 @@ func (c *Core) admit(p *engine.Pass) refusal {
 	b := c.newBudget()
 	for len(c.batch) < slots && c.waiting.n > 0 {
 		i := c.waiting.at(0)
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		s, no := c.planStep(r, &b)
 		if no != fits {
 			return no
@@ -153,7 +153,7 @@ func (c *Core) orderQueue() {
 	head := c.pagesFor(lpmDupTokens)
 	for k := 0; k < c.waiting.n; k++ {
 		i := c.waiting.at(k)
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		pages, _ := c.tree.find(&r.prompt, c.full(r.len()))
 		e := ranked{place: i, match: pages * c.page}
 		if e.match <= lpmDupTokens && r.len() >= head*c.page {
@@ -187,7 +187,7 @@ func (c *Core) dropOverlong() {
 	kept := 0
 	for k := 0; k < c.waiting.n; k++ {
 		i := c.waiting.at(k)
-		if r := &c.reqs.items[i]; c.overLimit(r) {
+		if r := c.reqs.At(i); c.overLimit(r) {
 			c.dequeued(i)
 			c.refused = append(c.refused, i)
 			continue

@@ -18,7 +18,7 @@ func (c *Core) decodePass(nowMs float64, p *engine.Pass) (estimate float64) {
 	}
 	var context int64
 	for _, i := range c.running {
-		context += int64(c.reqs.items[i].len())
+		context += int64(c.reqs.At(i).len())
 	}
 	raw := c.cfg.Timing.DecodeMs(int64(len(c.running)), context, int64(c.total)*int64(c.page))
 	ms := c.duration(raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio, p)
@@ -37,7 +37,7 @@ func (c *Core) gather(p *engine.Pass) (need int32) {
 	var lens lengths
 	kept := c.running[:0]
 	for _, i := range c.running {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		if r.remaining() == 0 {
 			c.end(i, 0, p)
 			continue
@@ -66,17 +66,17 @@ func (c *Core) retract(need int32, p *engine.Pass) int32 {
 	for need > c.room() && len(c.running) > 1 {
 		v := 0
 		for k, i := range c.running {
-			if c.reqs.items[i].out < c.reqs.items[c.running[v]].out {
+			if c.reqs.At(i).out < c.reqs.At(c.running[v]).out {
 				v = k
 			}
 		}
 		i := c.running[v]
 		c.running = append(c.running[:v], c.running[v+1:]...)
-		need -= c.stepPages(&c.reqs.items[i])
+		need -= c.stepPages(c.reqs.At(i))
 		c.surrender(i)
 		c.retracts++
 		c.retracted = append(c.retracted, i)
-		p.Preempted = append(p.Preempted, c.reqs.items[i].id)
+		p.Preempted = append(p.Preempted, c.reqs.At(i).id)
 	}
 	return need
 }
@@ -86,8 +86,8 @@ func (c *Core) retract(need int32, p *engine.Pass) int32 {
 func (c *Core) estimate() float64 {
 	var made, asked int64
 	for _, i := range c.running {
-		made += int64(c.reqs.items[i].out)
-		asked += int64(c.reqs.items[i].maxOut)
+		made += int64(c.reqs.At(i).out)
+		asked += int64(c.reqs.At(i).maxOut)
 	}
 	made += retractReserve * int64(len(c.running))
 	return min(1, float64(made)/float64(asked+1))
@@ -104,7 +104,7 @@ func (c *Core) decode(p *engine.Pass) {
 		}
 		p.Accepted += int64(n)
 		p.Forwards++
-		if !c.emit(i, min(n, c.reqs.items[i].remaining()), p) {
+		if !c.emit(i, min(n, c.reqs.At(i).remaining()), p) {
 			kept = append(kept, i)
 		}
 	}
@@ -123,7 +123,7 @@ func (c *Core) refuseStuck(p *engine.Pass) {
 		return
 	}
 	i := c.running[0]
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	dead := c.cfg.Role == engine.Aggregated && c.alone(r) && c.ratio <= c.ratioMin
 	if dead || c.overPool(r) {
 		c.running = c.running[:0]
@@ -132,7 +132,7 @@ func (c *Core) refuseStuck(p *engine.Pass) {
 	}
 	for k := 0; k < c.waiting.n; k++ {
 		i := c.waiting.at(k)
-		if r := &c.reqs.items[i]; r.pages > 0 && c.overPool(r) {
+		if r := c.reqs.At(i); r.pages > 0 && c.overPool(r) {
 			c.removeWaiting(k)
 			c.reject(i, c.poolReason(r), p)
 			return

@@ -17,7 +17,7 @@ import (
 // tellStored offers the pages of r up to page upTo: those beyond r.hashed get their
 // hash, and one event announces them from the first that nobody else has.
 func (c *Core) tellStored(i, upTo int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	if upTo <= r.hashed {
 		c.notePrivate(i)
 		return
@@ -40,7 +40,7 @@ func (c *Core) tellStored(i, upTo int32) {
 
 // tellSurrender withdraws the private pages of r that nobody else has.
 func (c *Core) tellSurrender(i int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	upTo := r.hashed
 	if from := max(r.cached, c.othersHave(i, upTo)); from < upTo {
 		c.ev.BeginRemoved()
@@ -58,7 +58,7 @@ func (c *Core) tellTrim(k int32) {
 	first := n.end - k
 	from := first
 	for _, i := range c.private {
-		h := &c.reqs.items[i]
+		h := c.reqs.At(i)
 		upTo := min(h.hashed, n.end)
 		for from < upTo && first >= h.cached && h.prompt.Block(int(from)) == n.key(from) {
 			from++
@@ -76,7 +76,7 @@ func (c *Core) tellTrim(k int32) {
 // othersHave is how many of the first limit pages of r's prompt have a hashed page
 // that is not a private one of r, and not one it has just put into the tree.
 func (c *Core) othersHave(i, limit int32) int32 {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	have := r.hashed
 	if r.cached < limit { // private pages: the tree may hold the same
 		have, _ = c.tree.find(&r.prompt, limit)
@@ -85,7 +85,7 @@ func (c *Core) othersHave(i, limit int32) int32 {
 		if j == i {
 			continue
 		}
-		h := &c.reqs.items[j]
+		h := c.reqs.At(j)
 		upTo := min(h.hashed, limit)
 		for have < upTo && h.prompt.Block(int(have)) == r.prompt.Block(int(have)) {
 			have++
@@ -96,7 +96,7 @@ func (c *Core) othersHave(i, limit int32) int32 {
 
 // notePrivate keeps c.private, the requests with hashed > cached.
 func (c *Core) notePrivate(i int32) {
-	private := c.reqs.items[i].hashed > c.reqs.items[i].cached
+	private := c.reqs.At(i).hashed > c.reqs.At(i).cached
 	k := slices.Index(c.private, i)
 	if private && k < 0 {
 		c.private = append(c.private, i)

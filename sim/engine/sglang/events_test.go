@@ -44,11 +44,11 @@ func (l ledger) compare(t testing.TB, c *Core) {
 		}
 	}
 	spare := map[int32]bool{}
-	for _, i := range c.reqs.spare {
+	for _, i := range c.reqs.Free() {
 		spare[i] = true
 	}
-	for i := range c.reqs.items {
-		if r := &c.reqs.items[i]; !spare[int32(i)] {
+	for i := range c.reqs.Len() {
+		if r := c.reqs.At(i); !spare[i] {
 			for pos := r.cached; pos < r.hashed; pos++ {
 				truth[r.prompt.Block(int(pos))] = true
 			}

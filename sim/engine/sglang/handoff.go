@@ -31,7 +31,7 @@ func (c *Core) promote(p *engine.Pass) bool {
 	for n < len(c.hand.ready) && len(c.running) < c.maxRun {
 		i := c.hand.ready[n]
 		c.running = append(c.running, i)
-		p.Admissions = append(p.Admissions, engine.Admission{Req: c.reqs.items[i].id})
+		p.Admissions = append(p.Admissions, engine.Admission{Req: c.reqs.At(i).id})
 		n++
 	}
 	c.hand.ready = slices.Delete(c.hand.ready, 0, n)
@@ -105,7 +105,7 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 		return engine.Reservation{}, false
 	}
 	i := h.pending[0]
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	c.open(ev)
 	ok := c.lease(i, c.full(r.promptLen), r.promptLen)
 	c.ev = nil
@@ -126,7 +126,7 @@ func (c *Core) Activate(req int32, ev *kv.Events) {
 	if i < 0 {
 		return
 	}
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	r.mat = r.promptLen
 	c.open(ev)
 	if c.cache(i, r.mat) > 0 {
@@ -138,7 +138,7 @@ func (c *Core) Activate(req int32, ev *kv.Events) {
 
 // CancelDestination drops a destination wherever it is.
 func (c *Core) CancelDestination(req int32, ev *kv.Events) {
-	if len(c.hand.pending) > 0 && c.reqs.items[c.hand.pending[0]].id == req {
+	if len(c.hand.pending) > 0 && c.reqs.At(c.hand.pending[0]).id == req {
 		c.hand.failed = -1
 	}
 	for _, list := range [...]*[]int32{&c.hand.pending, &c.hand.reserved, &c.hand.ready, &c.running} {
@@ -164,7 +164,7 @@ func (c *Core) cancel(i int32, ev *kv.Events) {
 
 // lookup returns the place in list of the request with run slot req, or -1.
 func (c *Core) lookup(list []int32, req int32) int {
-	return slices.IndexFunc(list, func(i int32) bool { return c.reqs.items[i].id == req })
+	return slices.IndexFunc(list, func(i int32) bool { return c.reqs.At(i).id == req })
 }
 
 // takeFrom takes the request with run slot req out of list; -1 if it is not there.
@@ -180,7 +180,7 @@ func (c *Core) takeFrom(list *[]int32, req int32) int32 {
 
 func (c *Core) takeWaiting(req int32) int32 {
 	for k := 0; k < c.waiting.n; k++ {
-		if i := c.waiting.at(k); c.reqs.items[i].id == req {
+		if i := c.waiting.at(k); c.reqs.At(i).id == req {
 			c.removeWaiting(k)
 			return i
 		}

@@ -17,7 +17,7 @@ func (c *Core) evict(need int32) {
 // holds of its first limit pages. It reports false, with nothing taken, when the
 // pages do not fit; ticks and splits of the match then stay.
 func (c *Core) lease(i, limit, end int32) bool {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	var prefix, node int32
 	if c.cfg.PrefixCaching {
 		prefix, node = c.tree.lockMatch(&r.prompt, limit)
@@ -47,7 +47,7 @@ func (c *Core) grow(r *request, end int32) bool {
 // mat, into the tree and moves its lock there. Pages that were in the tree before
 // are freed: r uses the tree's (spec engine-sglang 7.4, 7.5). It returns how many.
 func (c *Core) cache(i, tokens int32) (duplicates int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	upTo := c.full(tokens)
 	if !c.cfg.PrefixCaching || upTo <= r.cached {
 		return 0
@@ -71,7 +71,7 @@ func (c *Core) cache(i, tokens int32) (duplicates int32) {
 // finish ends the lease of a completed request; its complete pages stay in the
 // tree (spec engine-sglang 7.6). Without prefix caching nothing stays.
 func (c *Core) finish(i int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	keep := c.full(r.mat)
 	if !c.cfg.PrefixCaching {
 		keep = 0
@@ -93,7 +93,7 @@ func (c *Core) finish(i int32) {
 // surrender ends the lease of a retracted or cancelled request: its private pages
 // are freed, the cached ones stay as ordinary evictable data (spec 7.7).
 func (c *Core) surrender(i int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	if c.ev != nil {
 		c.tellSurrender(i)
 	}

@@ -16,7 +16,7 @@ func (c *Core) fillQueued(m *engine.ForwardPass) {
 	decode := c.resumed
 	for _, list := range [...][]int32{c.hand.ready, c.hand.pending, c.hand.reserved} {
 		for _, i := range list {
-			decode.add(c.reqs.items[i].len()) // a destination has no output yet
+			decode.add(c.reqs.At(i).len()) // a destination has no output yet
 		}
 	}
 	m.QueuedDecode, m.QueuedDecodeKVTokens, m.QueuedDecodeVar = decode.n, decode.sum, decode.variance()

@@ -113,7 +113,7 @@ func (p *pair) replay() error {
 	}
 	for _, s := range []*side{&p.pre, &p.dec} {
 		c := s.core
-		if !c.Drained() || c.tree.locked != 0 || len(c.reqs.spare) != len(c.reqs.items) {
+		if !c.Drained() || c.tree.locked != 0 || len(c.reqs.Free()) != int(c.reqs.Len()) {
 			p.t.Fatalf("worker not empty at the end: %+v %+v", c.Gauges(), c.hand)
 		}
 	}

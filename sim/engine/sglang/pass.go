@@ -77,7 +77,7 @@ func (c *Core) prefillPass(nowMs float64, p *engine.Pass) {
 	p.EndMs = nowMs + ms
 	decoding := len(c.running)
 	for _, a := range c.batch {
-		if r := &c.reqs.items[a.place]; r.mat < r.len() {
+		if r := c.reqs.At(a.place); r.mat < r.len() {
 			c.cache(a.place, r.mat)
 			c.queueFront(a.place)
 		} else if r.remaining() == 0 {
@@ -85,7 +85,7 @@ func (c *Core) prefillPass(nowMs float64, p *engine.Pass) {
 		}
 	}
 	for _, a := range c.batch {
-		if r := &c.reqs.items[a.place]; r.mat == r.len() && r.remaining() == 1 {
+		if r := c.reqs.At(a.place); r.mat == r.len() && r.remaining() == 1 {
 			r.out++
 			c.end(a.place, 1, p)
 		} else if r.mat == r.len() && r.remaining() > 1 {
@@ -100,7 +100,7 @@ func (c *Core) prefillPass(nowMs float64, p *engine.Pass) {
 func (c *Core) firstTokens(list []int32, p *engine.Pass) {
 	var need int32
 	for _, i := range list {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		need += c.pagesFor(r.len()+1) - r.pages
 	}
 	c.evict(need - c.free)
@@ -117,7 +117,7 @@ func (c *Core) firstTokens(list []int32, p *engine.Pass) {
 // the tokens of the requests behind; the others of its burst are not (spec
 // engine-sglang 9, step 8g token by token). It reports whether the request ends.
 func (c *Core) emit(i, n int32, p *engine.Pass) (ends bool) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	r.out += n
 	r.mat += n
 	pages := c.pagesFor(r.mat)
@@ -136,7 +136,7 @@ func (c *Core) emit(i, n int32, p *engine.Pass) (ends bool) {
 // end reports a completed request; settle ends its lease.
 func (c *Core) end(i, tokens int32, p *engine.Pass) {
 	c.done = append(c.done, i)
-	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.items[i].id, Tokens: tokens, End: engine.Completed})
+	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.At(i).id, Tokens: tokens, End: engine.Completed})
 }
 
 // prefillMs prices the batch by its integer means and fills the prefill metrics.
@@ -149,7 +149,7 @@ func (c *Core) prefillMs(p *engine.Pass) float64 {
 		isl += int64(a.prefix + a.computed)
 		prefix += int64(a.prefix)
 		if a.computed > 0 {
-			prompts.add(c.reqs.items[a.place].promptLen)
+			prompts.add(c.reqs.At(a.place).promptLen)
 			m.PrefillTokens += int64(a.computed)
 			m.PrefillKVTokens += int64(a.prefix)
 		}
@@ -181,7 +181,7 @@ func (c *Core) duration(rawMs, ratio float64, p *engine.Pass) float64 {
 // engine-sglang 9, steps 9 to 11).
 func (c *Core) settle(p *engine.Pass) {
 	for _, i := range c.done {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		if r.source {
 			c.hand.held = append(c.hand.held, i)
 			p.Held = append(p.Held, r.id)
@@ -204,7 +204,7 @@ func (c *Core) settle(p *engine.Pass) {
 
 // reject reports a request that ends without completing and drops its lease.
 func (c *Core) reject(i int32, why engine.Reason, p *engine.Pass) {
-	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.items[i].id, End: engine.Rejected, Reason: why})
+	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.At(i).id, End: engine.Rejected, Reason: why})
 	c.surrender(i)
 	c.reqs.release(i)
 	c.hand.generation++
@@ -223,7 +223,7 @@ func (c *Core) refuseHead(no refusal, p *engine.Pass) {
 		return
 	}
 	i := c.waiting.at(0)
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	why := c.poolReason(r)
 	if !c.overPool(r) {
 		if c.cfg.Role == engine.Decode || !c.alone(r) {

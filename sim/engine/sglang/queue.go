@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"dynosweep/sim/kv"
+	"dynosweep/sim/slab"
 )
 
 // request is one request of the rank. Its sequence is the prompt, then outputs.
@@ -25,26 +26,18 @@ type request struct {
 func (r *request) len() int32       { return r.promptLen + r.out }
 func (r *request) remaining() int32 { return max(0, r.maxOut-r.out) }
 
-// slab holds the requests of a rank at stable places that are reused.
-type slab struct {
-	items []request
-	spare []int32
+// requests holds the requests of a rank.
+type requests struct{ slab.Slab[request] }
+
+func (s *requests) take(r request) int32 {
+	i := s.Take()
+	*s.At(i) = r
+	return i
 }
 
-func (s *slab) take(r request) int32 {
-	if k := len(s.spare); k > 0 {
-		i := s.spare[k-1]
-		s.spare = s.spare[:k-1]
-		s.items[i] = r
-		return i
-	}
-	s.items = append(s.items, r)
-	return int32(len(s.items) - 1)
-}
-
-func (s *slab) release(i int32) {
-	s.items[i].prompt.Nodes = nil // not ours after the end of the request
-	s.spare = append(s.spare, i)
+func (s *requests) release(i int32) {
+	s.At(i).prompt.Nodes = nil // not ours after the end of the request
+	s.Put(i)
 }
 
 // deque is a ring of slab places.

@@ -162,7 +162,7 @@ func (g *rig) replay(t testing.TB, jobs []job) ([]outcome, error) {
 		return g.out, fmt.Errorf("dead end with %d in flight", g.inflight)
 	}
 	for _, c := range g.cores {
-		if !c.Drained() || c.tree.locked != 0 || c.reqs.items != nil && len(c.reqs.spare) != len(c.reqs.items) {
+		if !c.Drained() || c.tree.locked != 0 || len(c.reqs.Free()) != int(c.reqs.Len()) {
 			t.Fatalf("rank not empty at the end: %+v", c.Gauges())
 		}
 	}

@@ -47,7 +47,7 @@ func (c *Core) Run(limit int) engine.Run {
 		return engine.Run{}
 	}
 	for _, i := range c.running {
-		d.members = append(d.members, c.reqs.items[i].id)
+		d.members = append(d.members, c.reqs.At(i).id)
 	}
 	return engine.Run{Passes: passes, Members: int64(n), Context: d.lens.sum,
 		Events: c.cfg.WantEvents && c.cfg.PrefixCaching}
@@ -64,7 +64,7 @@ func (c *Core) gatherRun(limit int) bool {
 		clear(d.slack)
 	}
 	for _, i := range c.running {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		left := r.remaining()
 		if left < 2 || r.out == 0 {
 			return false
@@ -100,7 +100,7 @@ func (c *Core) planHead() (blockedHead, bool) {
 		return h, true
 	}
 	b := c.newBudget()
-	r := &c.reqs.items[c.waiting.at(0)]
+	r := c.reqs.At(c.waiting.at(0))
 	s, no := c.planStep(r, &b)
 	if no == fits {
 		return h, false
@@ -143,7 +143,7 @@ func (c *Core) boundRun(passes int, h blockedHead) int {
 // exclusiveRun reports whether every member extends a leaf of its own.
 func (c *Core) exclusiveRun() bool {
 	for _, i := range c.running {
-		if !c.tree.exclusive(c.reqs.items[i].node) {
+		if !c.tree.exclusive(c.reqs.At(i).node) {
 			return false
 		}
 	}
@@ -165,7 +165,7 @@ func (c *Core) refusedAt(j, room int32, ratio, want float64) bool {
 	}
 	sum := 0.0
 	for _, i := range c.running {
-		sum += float64(float64(min(c.reqs.items[i].remaining()-j, c.clip)) * ratio)
+		sum += float64(float64(min(c.reqs.At(i).remaining()-j, c.clip)) * ratio)
 	}
 	return want >= tokens-sum
 }
@@ -184,19 +184,19 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 	k := int32(n)
 	var need int32
 	for _, i := range c.running {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		need += c.pagesFor(r.len()+k) - r.pages
 	}
 	c.evict(need - c.free)
 	c.free -= need
 	for _, i := range c.running {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		r.out += k
 		r.mat += k
 		r.pages = c.pagesFor(r.mat)
 	}
 	for _, i := range c.insertOrder() {
-		c.cache(i, c.reqs.items[i].mat)
+		c.cache(i, c.reqs.At(i).mat)
 	}
 	c.plan.advanced += int64(n)
 	c.ev = nil
@@ -211,7 +211,7 @@ func (c *Core) insertOrder() []int32 {
 	}
 	d := &c.plan
 	clear(d.slack) // [tokens since the last full page], then where its members go
-	since := func(i int32) int32 { return min(c.reqs.items[i].mat%c.page, int32(len(d.slack)-1)) }
+	since := func(i int32) int32 { return min(c.reqs.At(i).mat%c.page, int32(len(d.slack)-1)) }
 	for _, i := range c.running {
 		d.slack[since(i)]++
 	}
@@ -236,7 +236,7 @@ func (c *Core) insertOrder() []int32 {
 func (c *Core) RunBlocks(dst []int64) {
 	clear(dst)
 	for _, i := range c.running {
-		r := &c.reqs.items[i]
+		r := c.reqs.At(i)
 		for j := int(r.pages*c.page - r.len()); c.page > 1 && j < len(dst); j += int(c.page) {
 			dst[j]++
 		}

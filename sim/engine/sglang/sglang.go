@@ -43,7 +43,7 @@ type Core struct {
 
 	ratio, ratioInit, ratioMin, ratioStep float64
 
-	reqs    slab
+	reqs    requests
 	waiting deque
 	running []int32
 	free    int32 // pages
@@ -210,7 +210,7 @@ func (c *Core) queueFront(i int32) {
 }
 
 func (c *Core) queued(i int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	if r.out == 0 && !r.handoff {
 		c.fresh.add(r.len())
 	} else {
@@ -222,7 +222,7 @@ func (c *Core) queued(i int32) {
 }
 
 func (c *Core) dequeued(i int32) {
-	r := &c.reqs.items[i]
+	r := c.reqs.At(i)
 	if r.out == 0 && !r.handoff {
 		c.fresh.take(r.len())
 	} else {
@@ -251,7 +251,7 @@ func (c *Core) Check() error {
 	var private, holders int32
 	count := func(list []int32) {
 		for _, i := range list {
-			r := &c.reqs.items[i]
+			r := c.reqs.At(i)
 			private += r.pages - r.cached
 			if r.node != root {
 				holders++
