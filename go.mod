@@ -1,4 +1,4 @@
-module dynosweep
+module github.com/dynosweep/dynosweep
 
 go 1.26.0
 

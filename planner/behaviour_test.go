@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // plant is a deployment as a Planner sees it: pools that obey at once, with

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // PassTimes is a hardware model that the Planner can ask before any pass ran.

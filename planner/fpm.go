@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // FPM is the newest known forward-pass metric of one rank.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // golden is a recorded run of the reference (its name stands in Origin): Planner

@@ -7,8 +7,8 @@ import (
 	"sort"
 	"strings"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // draft is a Config on its way: beside it stand the keys whose absence matters and

@@ -22,7 +22,7 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // Engine is what the Planner knows of the engines of one role.

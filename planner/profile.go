@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // profileSide names the points of one phase in a profiler's result folder.

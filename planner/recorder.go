@@ -3,7 +3,7 @@ package planner
 import (
 	"math"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // recorder adds up what the reference's diagnostics recorder would (spec planner

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // AppendTick appends one element of the report's planner.ticks, in the keys of

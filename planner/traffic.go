@@ -3,7 +3,7 @@ package planner
 import (
 	"math"
 
-	"dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim"
 )
 
 // Observation is the traffic of a merged window. Means of nothing are 0; NaN is

@@ -17,7 +17,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // Planned is one row that points.parquet should have, in the order of the grid. A

@@ -16,8 +16,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // A part file is the durable unit of one point and seed:

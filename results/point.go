@@ -1,6 +1,6 @@
 package results
 
-import "dynosweep/sim/metrics"
+import "github.com/dynosweep/dynosweep/sim/metrics"
 
 // Key names a point and seed. Keys are comparable.
 type Key struct {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // options of a small sweep; every call of Now is a second later.

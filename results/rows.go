@@ -1,8 +1,8 @@
 package results
 
 import (
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // Tick is one Planner tick as recorded: what was seen, what was decided, and what

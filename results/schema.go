@@ -1,8 +1,8 @@
 package results
 
 import (
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // SchemaVersion numbers the columns and the layout of a results directory. A

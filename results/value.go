@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // Type is the type of a column.

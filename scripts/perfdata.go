@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
 )
 
 func main() {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/sglang"
-	"dynosweep/sim/engine/trtllm"
-	"dynosweep/sim/engine/vllm"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
-	"dynosweep/sim/timing"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/sglang"
+	"github.com/dynosweep/dynosweep/sim/engine/trtllm"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // newCore names the backends in one place.

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // admit records the admissions of a pass that starts now.

@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // Config is one run, complete: nothing in it is looked up or defaulted later.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // Class groups run errors the way the reference prefixes them.

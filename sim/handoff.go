@@ -1,10 +1,10 @@
 package sim
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
 )
 
 // actionKind is one command of the handoff coordinator (spec replay-runtime 8.2).

@@ -1,6 +1,6 @@
 package sim
 
-import "dynosweep/sim/metrics"
+import "github.com/dynosweep/dynosweep/sim/metrics"
 
 // Operation is one change of the workers of a pool, as the report tells it (spec
 // report 10). Slices live during the observer's call.

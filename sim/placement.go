@@ -1,11 +1,11 @@
 package sim
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // routeBuf is one reusable list of released routes. Hooks nest (a release may

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim"
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
-	"dynosweep/sim/simtest"
-	"dynosweep/sim/timing"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/simtest"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // draw is one random run: a function, since a run consumes its source.

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim"
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/simtest"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/simtest"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // six are the requests of the worked examples: every 3 ms, 128 tokens in, 3 out.

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/slab"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/slab"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // request is one request in the cluster. Slots are recycled; the index is the

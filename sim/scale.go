@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // scaler drives the scaling policy (spec replay-runtime 9).

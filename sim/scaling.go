@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // ForwardPass is the forward-pass metric row of one pass.

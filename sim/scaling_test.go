@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // whim scales both pools at random, to nothing and back, and leaves workers in both

@@ -17,10 +17,10 @@ import (
 	"context"
 	"math"
 
-	"dynosweep/sim/invariant"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/invariant"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // KVEvents is a batch of KV events of one rank.

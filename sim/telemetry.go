@@ -3,7 +3,7 @@ package sim
 import (
 	"math"
 
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // sampler takes telemetry samples (spec report 9). Sampling changes nothing.

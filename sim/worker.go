@@ -3,9 +3,9 @@ package sim
 import (
 	"slices"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 type workerState uint8

@@ -3,9 +3,9 @@ package sweep
 import (
 	"math"
 
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/workload"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // playOutcome is one entry of agentic_play_outcomes.
@@ -19,7 +19,7 @@ type playOutcome struct {
 // agentic returns the report keys that only agentic load has. Two digests of the
 // reference, of its graph and of its evidence log, have no published form and are
 // left out.
-func agentic(in *Inputs, run *spec.Run, src workload.Source) []metrics.Field {
+func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field {
 	plays := workload.PlayOutcomes(src)
 	if plays == nil {
 		return nil

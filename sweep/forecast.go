@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/planner"
-	"dynosweep/sim/workload"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // BestPredictor ranks load predictors one step ahead on the windows of a trace and
 // returns the index of the best, the first of equals (spec sweeps-and-schema 2.5).
-func (in *Inputs) BestPredictor(t *spec.Trace, intervalS int, candidates []planner.PredictorConfig) (int, string, error) {
+func (in *Inputs) BestPredictor(t *scenario.Trace, intervalS int, candidates []planner.PredictorConfig) (int, string, error) {
 	trace, err := in.Trace(t)
 	if err != nil {
 		return 0, "", &InputError{err}

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"dynosweep/planner"
-	"dynosweep/results"
-	"dynosweep/sim"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Options say how a grid is run.
@@ -37,7 +37,7 @@ type Options struct {
 type Update struct {
 	Total, Done, Failed, Skipped int // points of the grid; the rest is open
 	Todo, Ran                    int // points of this run; of these ended
-	Point                        *spec.Point
+	Point                        *scenario.Point
 	Status                       results.Status // of Point
 	Reason                       string
 }
@@ -53,8 +53,8 @@ type Tally struct {
 func (t Tally) Open() int { return t.Total - t.Done - t.Failed - t.Skipped }
 
 // Preload reads every input file of the grid, so that bad input is told before
-// anything is written. Errors are of class spec.ErrInput.
-func (in *Inputs) Preload(g *spec.Grid) error {
+// anything is written. Errors are of class scenario.ErrInput.
+func (in *Inputs) Preload(g *scenario.Grid) error {
 	for i := range g.Points {
 		run := &g.Points[i].Run
 		if g.Points[i].Skip != "" {
@@ -65,8 +65,8 @@ func (in *Inputs) Preload(g *spec.Grid) error {
 				return &InputError{err}
 			}
 		}
-		for _, role := range [...]*spec.Role{run.Prefill, run.Decode} {
-			if role == nil || role.Timing.Kind != spec.Profile {
+		for _, role := range [...]*scenario.Role{run.Prefill, run.Decode} {
+			if role == nil || role.Timing.Kind != scenario.Profile {
 				continue
 			}
 			if _, err := in.profile(role.Timing.Path); err != nil {
@@ -79,7 +79,7 @@ func (in *Inputs) Preload(g *spec.Grid) error {
 
 // runner is one sweep in progress.
 type runner struct {
-	grid  *spec.Grid
+	grid  *scenario.Grid
 	in    *Inputs
 	opt   Options
 	store *results.Store
@@ -91,7 +91,7 @@ type runner struct {
 // rebuilds the tables. A point that fails is a row with its reason; Run fails when
 // results cannot be written, and with ctx.Err() when ctx ends, after the tables of
 // what is finished were built.
-func Run(ctx context.Context, g *spec.Grid, in *Inputs, opt Options) (Tally, error) {
+func Run(ctx context.Context, g *scenario.Grid, in *Inputs, opt Options) (Tally, error) {
 	store, err := results.Open(opt.Dir, results.Options{
 		Identity: results.Identity{Name: g.Name, SpecDigest: g.Digest, Version: opt.Version},
 		Axes:     axes(g), Spec: opt.Spec, Now: opt.Now, FS: opt.FS,
@@ -119,9 +119,9 @@ func Run(ctx context.Context, g *spec.Grid, in *Inputs, opt Options) (Tally, err
 	return t, runErr
 }
 
-func axes(g *spec.Grid) []results.Axis {
-	types := [...]results.Type{spec.StringAxis: results.String, spec.IntAxis: results.Int64,
-		spec.FloatAxis: results.Float64, spec.BoolAxis: results.Boolean}
+func axes(g *scenario.Grid) []results.Axis {
+	types := [...]results.Type{scenario.StringAxis: results.String, scenario.IntAxis: results.Int64,
+		scenario.FloatAxis: results.Float64, scenario.BoolAxis: results.Boolean}
 	var out []results.Axis
 	for _, a := range g.Axes {
 		out = append(out, results.Axis{Name: a.Path, Type: types[a.Type]})
@@ -130,7 +130,7 @@ func axes(g *spec.Grid) []results.Axis {
 }
 
 // Key names the row of a point in the results.
-func Key(p *spec.Point) results.Key {
+func Key(p *scenario.Point) results.Key {
 	k := results.Key{Point: p.ID}
 	if p.Seed != nil {
 		k.Seed, k.Seeded = int64(*p.Seed), true
@@ -139,13 +139,13 @@ func Key(p *spec.Point) results.Key {
 }
 
 // plan lists the points to run now, in grid order, and counts the others.
-func (r *runner) plan() ([]*spec.Point, Update) {
+func (r *runner) plan() ([]*scenario.Point, Update) {
 	ended := map[results.Key]results.Status{}
 	for _, f := range r.store.Finished() {
 		ended[f.Key] = f.Status
 	}
 	u := Update{Total: len(r.grid.Points)}
-	var todo []*spec.Point
+	var todo []*scenario.Point
 	for i := range r.grid.Points {
 		p := &r.grid.Points[i]
 		switch status := ended[Key(p)]; {
@@ -182,7 +182,7 @@ func (r *runner) rows() []results.Planned {
 }
 
 // row is a point's row before it ran.
-func (r *runner) row(p *spec.Point) *results.Point {
+func (r *runner) row(p *scenario.Point) *results.Point {
 	row := &results.Point{Key: Key(p), Config: string(p.Resolved()), GPUs: int64(p.GPUs)}
 	for i, v := range p.Values {
 		row.Axes = append(row.Axes, axisValue(v, r.grid.Axes[i].Type))
@@ -190,10 +190,10 @@ func (r *runner) row(p *spec.Point) *results.Point {
 	return row
 }
 
-func axisValue(v any, t spec.AxisType) results.Value {
+func axisValue(v any, t scenario.AxisType) results.Value {
 	switch x := v.(type) {
 	case int64:
-		if t == spec.FloatAxis {
+		if t == scenario.FloatAxis {
 			return results.Float(float64(x))
 		}
 		return results.Int(x)
@@ -209,9 +209,9 @@ func axisValue(v any, t spec.AxisType) results.Value {
 
 // runAll runs the points, the largest first: what is left at the end is small, so
 // that no goroutine works on alone for long. The first failure to write ends it.
-func (r *runner) runAll(ctx context.Context, todo []*spec.Point) error {
+func (r *runner) runAll(ctx context.Context, todo []*scenario.Point) error {
 	type sized struct {
-		*spec.Point
+		*scenario.Point
 		bytes int64
 	}
 	points := make([]sized, len(todo))
@@ -242,7 +242,7 @@ func (r *runner) runAll(ctx context.Context, todo []*spec.Point) error {
 
 // point runs one point and makes its row durable. The error is of writing, or of
 // an interruption; whatever else happens is in the row.
-func (r *runner) point(ctx context.Context, p *spec.Point) error {
+func (r *runner) point(ctx context.Context, p *scenario.Point) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -281,11 +281,11 @@ func (e *writeError) Error() string {
 }
 func (e *writeError) Unwrap() error { return e.err }
 
-func writing(p *spec.Point, err error) error { return &writeError{p.ID, err} }
+func writing(p *scenario.Point, err error) error { return &writeError{p.ID, err} }
 
 // execute runs a point and fills its row and child tables. A panic is a bug of ours
 // in one point: it costs that point alone.
-func (r *runner) execute(ctx context.Context, p *spec.Point, part *results.Part) (row *results.Point, err error) {
+func (r *runner) execute(ctx context.Context, p *scenario.Point, part *results.Part) (row *results.Point, err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			row, err = nil, fmt.Errorf("internal error: %v\n%s", x, debug.Stack())
@@ -326,7 +326,7 @@ func (r *runner) execute(ctx context.Context, p *spec.Point, part *results.Part)
 }
 
 // filled is the row of a finished run.
-func (r *runner) filled(p *spec.Point, out *Outcome) (*results.Point, error) {
+func (r *runner) filled(p *scenario.Point, out *Outcome) (*results.Point, error) {
 	row := r.row(p)
 	row.Status, row.Summary = results.Done, out.Summary
 	if out.Policy != nil {
@@ -354,10 +354,10 @@ func (r *runner) filled(p *spec.Point, out *Outcome) (*results.Point, error) {
 
 // CostUSD is the sum over roles of provisioned GPU-hours times the price of their
 // system.
-func CostUSD(c *spec.Cost, run *spec.Run, out *Outcome) (float64, error) {
+func CostUSD(c *scenario.Cost, run *scenario.Run, out *Outcome) (float64, error) {
 	usd, t := 0.0, &out.Result.Totals
 	for _, part := range [...]struct {
-		role  *spec.Role
+		role  *scenario.Role
 		hours float64
 	}{{run.Prefill, t.PrefillWorkerSeconds * float64(t.PrefillGPUs) / 3600}, {run.Decode, t.DecodeWorkerSeconds * float64(t.DecodeGPUs) / 3600}} {
 		if part.role == nil {
@@ -373,7 +373,7 @@ func CostUSD(c *spec.Cost, run *spec.Run, out *Outcome) (float64, error) {
 }
 
 // tell counts a finished point and hands the state on.
-func (r *runner) tell(p *spec.Point, row *results.Point) {
+func (r *runner) tell(p *scenario.Point, row *results.Point) {
 	u := <-r.told
 	u.Ran++
 	if row.Status == results.Done {

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"sync"
 
-	"dynosweep/planner"
-	"dynosweep/sim/timing"
-	"dynosweep/sim/timing/aic"
-	"dynosweep/sim/workload"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Inputs loads what runs share, each thing once: traces and timing profiles. What
@@ -43,13 +43,13 @@ func shared[T any](mu *sync.Mutex, m *map[string]*once[T], key string, load func
 }
 
 // Trace returns a loaded trace. Bad input is a *workload.InputError.
-func (in *Inputs) Trace(t *spec.Trace) (*workload.Trace, error) {
+func (in *Inputs) Trace(t *scenario.Trace) (*workload.Trace, error) {
 	key := fmt.Sprintf("%q %+v", t.Paths, t.Load)
 	return shared(&in.mu, &in.traces, key, func() (*workload.Trace, error) { return workload.Load(t.Paths, t.Load) })
 }
 
 // Source opens the load of one run.
-func (in *Inputs) Source(run *spec.Run) (workload.Source, error) {
+func (in *Inputs) Source(run *scenario.Run) (workload.Source, error) {
 	if s, ok := run.Synthetic(); ok {
 		return s.NewSource(run.BlockSize())
 	}
@@ -79,8 +79,8 @@ type resolver struct {
 	measured []*measured
 }
 
-func (r *resolver) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
-	var a spec.TimingAnswer
+func (r *resolver) answer(q scenario.TimingQuery) (scenario.TimingAnswer, error) {
+	var a scenario.TimingAnswer
 	if q.Timing != nil {
 		m, err := r.model(q.Timing)
 		if err != nil {
@@ -110,8 +110,8 @@ func (r *resolver) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
 	return a, nil
 }
 
-func (r *resolver) model(t *spec.Timing) (timing.Model, error) {
-	if t.Kind == spec.Profile {
+func (r *resolver) model(t *scenario.Timing) (timing.Model, error) {
+	if t.Kind == scenario.Profile {
 		return r.in.profile(t.Path)
 	}
 	m, err := openModel(&t.AIC)

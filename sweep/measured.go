@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"dynosweep/sim/timing"
-	"dynosweep/sim/timing/aic"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // measured prices passes from hardware tables (spec engine-timing 6). It belongs to
@@ -51,20 +51,20 @@ func atLeast(v, floor float64) float64 {
 
 // openModel binds a model to the tables that a request names. Errors about the model
 // or the system say so.
-func openModel(q *spec.AICRequest) (*aic.Model, error) {
+func openModel(q *scenario.AICRequest) (*aic.Model, error) {
 	m, err := bindModel(q)
 	switch {
 	case errors.Is(err, aic.ErrModel):
-		err = &spec.KeyError{Key: "model", Err: err}
+		err = &scenario.KeyError{Key: "model", Err: err}
 	case errors.Is(err, aic.ErrSystem):
-		err = &spec.KeyError{Key: "system", Err: err}
+		err = &scenario.KeyError{Key: "system", Err: err}
 	case errors.Is(err, aic.ErrVersion):
-		err = &spec.KeyError{Key: "backend_version", Err: err}
+		err = &scenario.KeyError{Key: "backend_version", Err: err}
 	}
 	return m, err
 }
 
-func bindModel(q *spec.AICRequest) (*aic.Model, error) {
+func bindModel(q *scenario.AICRequest) (*aic.Model, error) {
 	db, err := aic.Open(aic.Config{System: q.System, Backend: q.Backend, Version: q.Version, SystemsPath: q.SystemsPath})
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Costs of a run in bytes, measured and rounded up: what stays live, doubled for
@@ -21,7 +21,7 @@ const (
 )
 
 // bytes estimates the peak memory of one run beside its shared inputs.
-func (in *Inputs) bytes(run *spec.Run, capture bool) int64 {
+func (in *Inputs) bytes(run *scenario.Run, capture bool) int64 {
 	requests := int64(0)
 	if s, ok := run.Synthetic(); ok {
 		requests = s.Total()
@@ -33,7 +33,7 @@ func (in *Inputs) bytes(run *spec.Run, capture bool) int64 {
 		total += requests * recordBytes
 	}
 	for _, side := range [...]struct {
-		role    *spec.Role
+		role    *scenario.Role
 		workers int
 	}{{run.Prefill, run.PrefillWorkers}, {run.Decode, run.DecodeWorkers}} {
 		if side.role == nil {

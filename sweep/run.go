@@ -14,11 +14,11 @@ import (
 	"errors"
 	"time"
 
-	"dynosweep/planner"
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/timing"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Watch says what of a run is kept or looked at, beside its summary.
@@ -64,12 +64,12 @@ type InputError struct{ Err error }
 func (e *InputError) Error() string { return e.Err.Error() }
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Is puts it into the class spec.ErrInput.
-func (e *InputError) Is(target error) bool { return target == spec.ErrInput }
+// Is puts it into the class scenario.ErrInput.
+func (e *InputError) Is(target error) bool { return target == scenario.ErrInput }
 
 // Execute runs one configuration to its end. Wall time in the summary counts from
 // when its input files are parsed and its timing tables are loaded.
-func Execute(ctx context.Context, in *Inputs, run *spec.Run, w Watch) (*Outcome, error) {
+func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w Watch) (*Outcome, error) {
 	if t := run.Workload.Trace; t != nil {
 		if _, err := in.Trace(t); err != nil {
 			return nil, &InputError{err}
@@ -130,15 +130,15 @@ func (r *resolver) explain(err error) error {
 }
 
 // outside tells of the models of the roles, which were made in the order of
-// spec.Run.Config: the router's estimate first, if there is one, then the roles.
-func (r *resolver) outside(run *spec.Run) []Outside {
+// scenario.Run.Config: the router's estimate first, if there is one, then the roles.
+func (r *resolver) outside(run *scenario.Run) []Outside {
 	made := r.measured
 	if run.Router.KV && run.Router.Estimator != nil {
 		made = made[1:]
 	}
 	var out []Outside
-	for _, role := range [...]*spec.Role{run.Decode, run.Prefill} {
-		if role != nil && role.Timing.Kind == spec.Measured {
+	for _, role := range [...]*scenario.Role{run.Decode, run.Prefill} {
+		if role != nil && role.Timing.Kind == scenario.Measured {
 			o := made[0].Outside()
 			out = append(out, Outside{role.Rank.Role.String(), o.Passes, o.Queried, o.Doublings, o.Op})
 			made = made[1:]
@@ -148,8 +148,8 @@ func (r *resolver) outside(run *spec.Run) []Outside {
 }
 
 // engines is what the Planner knows of the deployment.
-func engines(run *spec.Run, cfg *sim.Config) planner.Engines {
-	of := func(role *spec.Role, p *sim.PoolConfig) planner.Engine {
+func engines(run *scenario.Run, cfg *sim.Config) planner.Engines {
+	of := func(role *scenario.Role, p *sim.PoolConfig) planner.Engine {
 		c := &p.Rank
 		return planner.Engine{GPUs: role.BudgetGPUs(), MaxBatchedTokens: c.MaxNumBatchedTokens, MaxSeqs: c.MaxNumSeqs,
 			ContextLength: c.MaxModelLen, KVTokens: c.Blocks * c.BlockSize, Ranks: p.DPSize, NextN: c.NextN}

@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"dynosweep/sim/timing/aic"
-	"dynosweep/sim/workload"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Trial is one run of a search.
 type Trial struct {
-	Run      *spec.Run
+	Run      *scenario.Run
 	Requests int           // released at most; 0: the whole load
 	Timeout  time.Duration // 0: none
 	// Hopeless is asked now and then, with the clock, whether the run may stop; nil:
@@ -28,7 +28,7 @@ type Trial struct {
 // Tried is what a trial came to: an outcome, or why there is none.
 type Tried struct {
 	Outcome   *Outcome
-	Err       error // a *MemoryError, of class spec.ErrInput, or of the run
+	Err       error // a *MemoryError, of class scenario.ErrInput, or of the run
 	TimedOut  bool
 	Stopped   bool  // Hopeless said so
 	Simulated int64 // requests that ended
@@ -152,7 +152,7 @@ type Load struct {
 }
 
 // LoadOf measures the load of a run.
-func (in *Inputs) LoadOf(run *spec.Run) (Load, error) {
+func (in *Inputs) LoadOf(run *scenario.Run) (Load, error) {
 	if s, ok := run.Synthetic(); ok {
 		l := Load{Requests: s.Total(), OutputTokens: s.Total() * int64(s.OutputTokens)}
 		if s.Control == workload.Closed {
@@ -175,13 +175,13 @@ func (in *Inputs) LoadOf(run *spec.Run) (Load, error) {
 }
 
 // Resolve answers questions about profiles and hardware tables outside a run.
-func (in *Inputs) Resolve(q spec.TimingQuery) (spec.TimingAnswer, error) {
+func (in *Inputs) Resolve(q scenario.TimingQuery) (scenario.TimingAnswer, error) {
 	return (&resolver{in: in}).answer(q)
 }
 
 // Experts reports whether a model has experts: only such a model minds how its
 // experts are spread.
-func (in *Inputs) Experts(q spec.AICRequest) (bool, error) {
+func (in *Inputs) Experts(q scenario.AICRequest) (bool, error) {
 	q.TP, q.PP, q.AttentionDP, q.MoETP, q.MoEEP, q.Mode = 1, 1, 1, 1, 1, "SOL"
 	if _, err := openModel(&q); err != nil {
 		return false, err

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/planner"
-	"dynosweep/sim/workload"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // loaded is a small run under synthetic load.
-func loaded(t *testing.T, load, stop string) *spec.Run {
+func loaded(t *testing.T, load, stop string) *scenario.Run {
 	t.Helper()
 	text := `
 engine:
@@ -30,7 +30,7 @@ traffic:
   source: {type: synthetic, input_tokens: 512, output_tokens: 32}
   load: ` + load + `
   stop: ` + stop + "\n"
-	run, err := spec.ParsePredict("p.yaml", "", []byte(text), spec.PredictOptions{Stack: "engine"}, &spec.Files{})
+	run, err := scenario.ParsePredict("p.yaml", "", []byte(text), scenario.PredictOptions{Stack: "engine"}, &scenario.Files{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestTrialsEndAlone(t *testing.T) {
 
 func TestExpertsAreToldFromTheModel(t *testing.T) {
 	for model, want := range map[string]bool{"Qwen/Qwen3-32B": false, "Qwen/Qwen3-30B-A3B": true} {
-		moe, err := (&Inputs{}).Experts(spec.AICRequest{Model: model, System: "h200_sxm", Backend: "vllm"})
+		moe, err := (&Inputs{}).Experts(scenario.AICRequest{Model: model, System: "h200_sxm", Backend: "vllm"})
 		if err != nil || moe != want {
 			t.Errorf("%s: %v %v", model, moe, err)
 		}
@@ -102,7 +102,7 @@ func TestPredictorsAreRankedByTheirForecasts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	trace := &spec.Trace{Paths: []string{path}, Load: workload.DefaultLoadOptions(workload.Mooncake)}
+	trace := &scenario.Trace{Paths: []string{path}, Load: workload.DefaultLoadOptions(workload.Mooncake)}
 	constant := planner.PredictorConfig{Kind: "constant"}
 	kalman := planner.PredictorConfig{Kind: "kalman", KalmanQLevel: 10, KalmanQTrend: 1, KalmanR: 5, KalmanMinPoints: 3}
 	in := &Inputs{}

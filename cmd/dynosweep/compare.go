@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 func compareCommand() *cli.Command {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/template"
 
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 //go:embed deploy/*.tmpl

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // maxAxisValues bounds the values of an axis that are spelled out.
 const maxAxisValues = 12
 
 // dryRun prints what a sweep would do: axes, points, GPUs, and what is skipped.
-func dryRun(w io.Writer, g *spec.Grid) error {
+func dryRun(w io.Writer, g *scenario.Grid) error {
 	fmt.Fprintf(w, "%s: %d points\n", g.Name, len(g.Points))
 	for _, a := range g.Axes {
 		var vs []string
@@ -44,7 +44,7 @@ func dryRun(w io.Writer, g *spec.Grid) error {
 }
 
 // printSkipped says how many points are skipped for each reason.
-func printSkipped(w io.Writer, g *spec.Grid) {
+func printSkipped(w io.Writer, g *scenario.Grid) {
 	reasons := map[string]int{}
 	for i := range g.Points {
 		if p := &g.Points[i]; p.Skip != "" {

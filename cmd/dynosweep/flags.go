@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // Categories of replay's flags in its help.
@@ -128,12 +128,12 @@ func given[T any](c *cli.Command, name string) *T {
 	return &v
 }
 
-func readReplayFlags(c *cli.Command) *spec.ReplayFlags {
+func readReplayFlags(c *cli.Command) *scenario.ReplayFlags {
 	i := func(name string) *int64 { return given[int64](c, name) }
 	f := func(name string) *float64 { return given[float64](c, name) }
 	s := func(name string) *string { return given[string](c, name) }
 	u := func(name string) *uint64 { return given[uint64](c, name) }
-	return &spec.ReplayFlags{
+	return &scenario.ReplayFlags{
 		Traces:      c.Args().Slice(),
 		InputTokens: i("input-tokens"), OutputTokens: i("output-tokens"), RequestCount: i("request-count"),
 		ReplayConcurrency: i("replay-concurrency"), RequestRate: f("request-rate"), ArrivalIntervalMs: f("arrival-interval-ms"),

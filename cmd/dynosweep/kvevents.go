@@ -5,8 +5,8 @@ import (
 	"io"
 	"strconv"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // kvEvent is one line of --kv-events-jsonl. A block id names a block with its whole

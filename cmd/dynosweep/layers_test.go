@@ -21,9 +21,9 @@ var layers = []struct {
 }{
 	{"cmd/dynosweep", []string{"sweep", "sweep/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/timing", "sim/timing/*"},
 		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
-	{"sweep", []string{"sweep/spec", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup"}},
-	{"sweep/spec", []string{"planner", "sim", "sim/*", "sim/timing/*"}, []string{"go.yaml.in/yaml/v3"}},
-	{"sweep/search", []string{"sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
+	{"sweep", []string{"sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup"}},
+	{"sweep/scenario", []string{"planner", "sim", "sim/*", "sim/timing/*"}, []string{"go.yaml.in/yaml/v3"}},
+	{"sweep/recommend", []string{"sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
 	{"planner", []string{"sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
 	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18"}},
 	{"results/resultstest", []string{"results", "sim", "sim/metrics"}, nil},
@@ -104,7 +104,7 @@ func checkImports(t *testing.T, path, dir string) {
 }
 
 func allowed(name string, local, third []string) bool {
-	if own, ok := strings.CutPrefix(name, "dynosweep/"); ok {
+	if own, ok := strings.CutPrefix(name, "github.com/dynosweep/dynosweep/"); ok {
 		for i := range local {
 			base, under := strings.CutSuffix(local[i], "/*")
 			if own == local[i] || under && strings.HasPrefix(own, base+"/") && !strings.Contains(own[len(base)+1:], "/") {

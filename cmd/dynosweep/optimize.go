@@ -11,25 +11,25 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep"
-	"dynosweep/sweep/search"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // optimizerSpec reads the file as a replay optimiser's specification; nil if it is
 // another document.
-func (j *recommendJob) optimizerSpec() (*spec.Optimize, error) {
-	files := &spec.Files{}
+func (j *recommendJob) optimizerSpec() (*scenario.Optimize, error) {
+	files := &scenario.Files{}
 	path := j.c.String("config")
-	is, err := spec.IsOptimize(path, files)
+	is, err := scenario.IsOptimize(path, files)
 	if err != nil || !is {
 		return nil, err
 	}
 	if len(j.c.StringSlice("set")) > 0 {
 		return nil, badInput(errors.New("--set belongs to AISimulate files, not to a replay optimiser's specification"))
 	}
-	o, err := spec.ReadOptimize(path, files)
+	o, err := scenario.ReadOptimize(path, files)
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +37,14 @@ func (j *recommendJob) optimizerSpec() (*spec.Optimize, error) {
 }
 
 // optimize runs the replay optimiser, in each mode that the engine arguments allow.
-func (j *recommendJob) optimize(ctx context.Context, o *spec.Optimize) error {
-	goal := search.Goal{}
+func (j *recommendJob) optimize(ctx context.Context, o *scenario.Optimize) error {
+	goal := recommend.Goal{}
 	var err error
-	if goal.Objective, err = search.ParseObjective(o.Objective); err != nil {
+	if goal.Objective, err = recommend.ParseObjective(o.Objective); err != nil {
 		return badInput(err)
 	}
 	for _, b := range o.Bounds {
-		goal.Bounds = append(goal.Bounds, search.Bound(b))
+		goal.Bounds = append(goal.Bounds, recommend.Bound(b))
 	}
 	if !j.c.IsSet("jobs") {
 		j.jobs = min(j.jobs, o.Jobs)
@@ -54,7 +54,7 @@ func (j *recommendJob) optimize(ctx context.Context, o *spec.Optimize) error {
 		if aggregated && !o.Aggregated || !aggregated && !o.Disaggregated {
 			continue
 		}
-		w, err := search.Optimize(ctx, optimizeSpace(o, aggregated), goal, j.runStates(o))
+		w, err := recommend.Optimize(ctx, optimizeSpace(o, aggregated), goal, j.runStates(o))
 		if err != nil {
 			if ctx.Err() == nil {
 				err = badInput(fmt.Errorf("%s: hardware.totalGpus: %w", j.c.String("config"), err))
@@ -68,7 +68,7 @@ func (j *recommendJob) optimize(ctx context.Context, o *spec.Optimize) error {
 
 // optimized is the search of one mode.
 type optimized struct {
-	*search.Sweep
+	*recommend.Sweep
 	aggregated bool
 }
 
@@ -79,27 +79,27 @@ func (w optimized) mode() string {
 	return "disagg"
 }
 
-func optimizeSpace(o *spec.Optimize, aggregated bool) search.Space {
-	p := search.Space{Aggregated: aggregated, TotalGPUs: o.TotalGPUs, PrefillTP: o.PrefillTP, DecodeTP: o.DecodeTP}
+func optimizeSpace(o *scenario.Optimize, aggregated bool) recommend.Space {
+	p := recommend.Space{Aggregated: aggregated, TotalGPUs: o.TotalGPUs, PrefillTP: o.PrefillTP, DecodeTP: o.DecodeTP}
 	if o.RoundRobin {
-		p.Routers = append(p.Routers, search.RoundRobin)
+		p.Routers = append(p.Routers, recommend.RoundRobin)
 	}
 	if o.KV {
-		p.Routers = append(p.Routers, search.KVStates(o.Credits, o.Scales)...)
+		p.Routers = append(p.Routers, recommend.KVStates(o.Credits, o.Scales)...)
 	}
 	return p
 }
 
 // runStates runs states through the engine. A state that cannot run is a result with
 // its reason.
-func (j *recommendJob) runStates(o *spec.Optimize) func(context.Context, []search.State) []search.Result {
-	return func(ctx context.Context, states []search.State) []search.Result {
-		out := make([]search.Result, len(states))
-		runs := make([]spec.Run, len(states))
+func (j *recommendJob) runStates(o *scenario.Optimize) func(context.Context, []recommend.State) []recommend.Result {
+	return func(ctx context.Context, states []recommend.State) []recommend.Result {
+		out := make([]recommend.Result, len(states))
+		runs := make([]scenario.Run, len(states))
 		var trials []sweep.Trial
 		var at []int
 		for i, s := range states {
-			runs[i], out[i].Err = o.Run(spec.Deployment{PrefillTP: s.PrefillTP, PrefillWorkers: s.PrefillWorkers, DecodeTP: s.DecodeTP,
+			runs[i], out[i].Err = o.Run(scenario.Deployment{PrefillTP: s.PrefillTP, PrefillWorkers: s.PrefillWorkers, DecodeTP: s.DecodeTP,
 				DecodeWorkers: s.DecodeWorkers, KV: s.Router.KV, Credit: s.Router.Credit, Scale: s.Router.Scale})
 			if out[i].Err == nil {
 				trials, at = append(trials, sweep.Trial{Run: &runs[i]}), append(at, i)
@@ -116,7 +116,7 @@ func (j *recommendJob) runStates(o *spec.Optimize) func(context.Context, []searc
 
 // publishOptimized writes the tables, prints the best rows and says whether there is
 // one.
-func (j *recommendJob) publishOptimized(done []optimized, o *spec.Optimize) error {
+func (j *recommendJob) publishOptimized(done []optimized, o *scenario.Optimize) error {
 	if err := clearOutputDir(j.dir); err != nil {
 		return err
 	}
@@ -166,13 +166,13 @@ func (j *recommendJob) publishOptimized(done []optimized, o *spec.Optimize) erro
 
 // better reports that a's best row beats b's; b keeps a tie.
 func better(a, b optimized) bool {
-	row, _ := search.Better(b.Sweep, a.Sweep)
+	row, _ := recommend.Better(b.Sweep, a.Sweep)
 	first, _ := b.Best()
 	return row.State != first.State
 }
 
 // missed says by how much a row misses each bound.
-func missed(bounds []search.Bound, r search.Row) string {
+func missed(bounds []recommend.Bound, r recommend.Row) string {
 	text := ""
 	for _, b := range bounds {
 		if x := b.Excess(r.Figures); x > 0 {
@@ -183,7 +183,7 @@ func missed(bounds []search.Bound, r search.Row) string {
 	return text
 }
 
-func stateText(s search.State) string {
+func stateText(s recommend.State) string {
 	router := "round_robin"
 	if s.Router.KV {
 		router = fmt.Sprintf("kv_router credit %v scale %v", s.Router.Credit, s.Router.Scale)
@@ -199,27 +199,27 @@ func shortest(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 // column is one column of the optimiser's tables.
 type column struct {
 	name string
-	of   func(*search.Row) any // nil: null
+	of   func(*recommend.Row) any // nil: null
 }
 
 // stateColumns describe the state (spec sweeps-and-schema 4.6).
 func stateColumns(aggregated bool) []column {
-	mode := column{"router_mode", func(r *search.Row) any {
+	mode := column{"router_mode", func(r *recommend.Row) any {
 		if r.State.Router.KV {
 			return "kv_router"
 		}
 		return "round_robin"
 	}}
-	credit := column{"overlap_score_credit", func(r *search.Row) any { return r.State.Router.Credit }}
-	scale := column{"prefill_load_scale", func(r *search.Row) any { return r.State.Router.Scale }}
+	credit := column{"overlap_score_credit", func(r *recommend.Row) any { return r.State.Router.Credit }}
+	scale := column{"prefill_load_scale", func(r *recommend.Row) any { return r.State.Router.Scale }}
 	if aggregated {
-		return []column{{"tp", func(r *search.Row) any { return r.State.DecodeTP }},
-			{"workers", func(r *search.Row) any { return r.State.DecodeWorkers }}, mode, credit, scale}
+		return []column{{"tp", func(r *recommend.Row) any { return r.State.DecodeTP }},
+			{"workers", func(r *recommend.Row) any { return r.State.DecodeWorkers }}, mode, credit, scale}
 	}
-	return []column{{"prefill_tp", func(r *search.Row) any { return r.State.PrefillTP }},
-		{"decode_tp", func(r *search.Row) any { return r.State.DecodeTP }},
-		{"prefill_workers", func(r *search.Row) any { return r.State.PrefillWorkers }},
-		{"decode_workers", func(r *search.Row) any { return r.State.DecodeWorkers }}, credit, mode, scale}
+	return []column{{"prefill_tp", func(r *recommend.Row) any { return r.State.PrefillTP }},
+		{"decode_tp", func(r *recommend.Row) any { return r.State.DecodeTP }},
+		{"prefill_workers", func(r *recommend.Row) any { return r.State.PrefillWorkers }},
+		{"decode_workers", func(r *recommend.Row) any { return r.State.DecodeWorkers }}, credit, mode, scale}
 }
 
 // columns are those of one mode: the report, the state, the verdict.
@@ -229,7 +229,7 @@ func (w optimized) columns() []column {
 		if k.When != metrics.Always {
 			continue
 		}
-		out = append(out, column{k.Name, func(r *search.Row) any {
+		out = append(out, column{k.Name, func(r *recommend.Row) any {
 			s, ok := r.Figures.(*metrics.Summary)
 			if !ok {
 				return nil
@@ -248,17 +248,17 @@ func (w optimized) columns() []column {
 		}})
 	}
 	out = append(out, stateColumns(w.aggregated)...)
-	ran := func(r *search.Row, v float64) any {
+	ran := func(r *recommend.Row, v float64) any {
 		if r.Err != nil {
 			return nil
 		}
 		return v
 	}
-	return append(out, column{"total_gpus_used", func(r *search.Row) any { return r.GPUs }},
-		column{"score", func(r *search.Row) any { return ran(r, r.Score) }},
-		column{"objective", func(r *search.Row) any { return w.Goal.Objective.String() }},
-		column{"feasible", func(r *search.Row) any { return r.Feasible }},
-		column{"violation_penalty", func(r *search.Row) any { return ran(r, r.Penalty) }})
+	return append(out, column{"total_gpus_used", func(r *recommend.Row) any { return r.GPUs }},
+		column{"score", func(r *recommend.Row) any { return ran(r, r.Score) }},
+		column{"objective", func(r *recommend.Row) any { return w.Goal.Objective.String() }},
+		column{"feasible", func(r *recommend.Row) any { return r.Feasible }},
+		column{"violation_penalty", func(r *recommend.Row) any { return ran(r, r.Penalty) }})
 }
 
 // optimizedTables are the tables of one mode.
@@ -270,15 +270,15 @@ func (j *recommendJob) writeTables(files *outputs, w optimized) error {
 	columns := w.columns()
 	tables := []struct {
 		name string
-		rows []search.Row
+		rows []recommend.Row
 	}{{optimizedTables[0], w.Rows}, {optimizedTables[1], w.Feasible()}, {optimizedTables[2], nil}}
 	if r, ok := w.BestInfeasible(); ok {
-		tables[2].rows = []search.Row{r}
+		tables[2].rows = []recommend.Row{r}
 	}
 	for _, t := range tables {
 		cols := columns
 		if t.name == optimizedTables[0] {
-			cols = append(cols[:len(cols):len(cols)], column{"error", func(r *search.Row) any {
+			cols = append(cols[:len(cols):len(cols)], column{"error", func(r *recommend.Row) any {
 				if r.Err == nil {
 					return nil
 				}
@@ -288,7 +288,7 @@ func (j *recommendJob) writeTables(files *outputs, w optimized) error {
 		base := filepath.Join(j.dir, w.mode()+"_"+t.name)
 		for _, f := range [...]struct {
 			ext   string
-			write func(io.Writer, []column, []search.Row) error
+			write func(io.Writer, []column, []recommend.Row) error
 		}{{".csv", writeRowsCSV}, {".json", writeRowsJSON}} {
 			out, err := files.create(base+f.ext, nil)
 			if err != nil {
@@ -302,7 +302,7 @@ func (j *recommendJob) writeTables(files *outputs, w optimized) error {
 	return nil
 }
 
-func writeRowsCSV(w io.Writer, columns []column, rows []search.Row) error {
+func writeRowsCSV(w io.Writer, columns []column, rows []recommend.Row) error {
 	out := csv.NewWriter(w)
 	line := make([]string, len(columns))
 	for i, c := range columns {
@@ -334,7 +334,7 @@ func cellText(v any) string {
 }
 
 // writeRowsJSON writes a list of objects whose keys are in the order of the columns.
-func writeRowsJSON(w io.Writer, columns []column, rows []search.Row) error {
+func writeRowsJSON(w io.Writer, columns []column, rows []recommend.Row) error {
 	if _, err := io.WriteString(w, "["); err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (j *recommendJob) printOptimized(w io.Writer, s optimized) error {
 	return printColumns(w, shown, rows[:min(shownRows, len(rows))])
 }
 
-func printColumns(w io.Writer, columns []column, rows []search.Row) error {
+func printColumns(w io.Writer, columns []column, rows []recommend.Row) error {
 	cells := make([][]string, len(rows)+1)
 	width := make([]int, len(columns))
 	for i, c := range columns {

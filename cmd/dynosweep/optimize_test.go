@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sweep"
-	"dynosweep/sweep/search"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // fixedAt is the engine arguments of spec sweeps-and-schema 4.7 C at a size.
@@ -30,16 +30,16 @@ func optimizeDoc(engine, rest string) string {
 }
 
 // runFixed runs every state with the timing of its own sizes.
-func runFixed(t *testing.T) func(context.Context, []search.State) []search.Result {
+func runFixed(t *testing.T) func(context.Context, []recommend.State) []recommend.Result {
 	j := &recommendJob{in: &sweep.Inputs{}, jobs: 2}
-	return func(ctx context.Context, states []search.State) []search.Result {
-		out := make([]search.Result, len(states))
+	return func(ctx context.Context, states []recommend.State) []recommend.Result {
+		out := make([]recommend.Result, len(states))
 		for i, s := range states {
 			engine := `"baseEngineArgs": ` + fixedAt(s.DecodeTP)
 			if !s.Aggregated() {
 				engine = `"basePrefillEngineArgs": ` + fixedAt(s.PrefillTP) + `, "baseDecodeEngineArgs": ` + fixedAt(s.DecodeTP)
 			}
-			o, err := spec.ParseOptimize("o.json", "", []byte(optimizeDoc(engine, "")), &spec.Files{})
+			o, err := scenario.ParseOptimize("o.json", "", []byte(optimizeDoc(engine, "")), &scenario.Files{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func runFixed(t *testing.T) func(context.Context, []search.State) []search.Resul
 }
 
 // figure compares figures printed to so many decimals.
-func figure(t *testing.T, r *search.Row, key string, want, within float64) {
+func figure(t *testing.T, r *recommend.Row, key string, want, within float64) {
 	t.Helper()
 	got, ok := r.Figures.Get(key)
 	if !ok || math.Abs(got-want) > within {
@@ -60,9 +60,9 @@ func figure(t *testing.T, r *search.Row, key string, want, within float64) {
 
 // Spec sweeps-and-schema 4.7 C.
 func TestOptimizerOnTheEngineDisaggregated(t *testing.T) {
-	space := search.Space{TotalGPUs: 4, PrefillTP: []int{1, 2}, DecodeTP: []int{1, 2}, Routers: []search.RouterState{search.RoundRobin}}
-	goal := search.Goal{Objective: search.MeanE2ELatency, Bounds: []search.Bound{{Key: "mean_ttft_ms", Limit: 400}, {Key: "mean_tpot_ms", Limit: 12}}}
-	w, err := search.Optimize(context.Background(), space, goal, runFixed(t))
+	space := recommend.Space{TotalGPUs: 4, PrefillTP: []int{1, 2}, DecodeTP: []int{1, 2}, Routers: []recommend.RouterState{recommend.RoundRobin}}
+	goal := recommend.Goal{Objective: recommend.MeanE2ELatency, Bounds: []recommend.Bound{{Key: "mean_ttft_ms", Limit: 400}, {Key: "mean_tpot_ms", Limit: 12}}}
+	w, err := recommend.Optimize(context.Background(), space, goal, runFixed(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestOptimizerOnTheEngineDisaggregated(t *testing.T) {
 
 // Spec sweeps-and-schema 4.7 D.
 func TestOptimizerOnTheEngineAggregated(t *testing.T) {
-	space := search.Space{Aggregated: true, TotalGPUs: 4, DecodeTP: []int{1, 2, 4}, Routers: []search.RouterState{search.RoundRobin}}
+	space := recommend.Space{Aggregated: true, TotalGPUs: 4, DecodeTP: []int{1, 2, 4}, Routers: []recommend.RouterState{recommend.RoundRobin}}
 	for _, c := range []struct {
 		ttft, itl      float64
 		best, nearest  int // tensor parallel size, 0: none
@@ -108,13 +108,13 @@ func TestOptimizerOnTheEngineAggregated(t *testing.T) {
 		{30, 5, 4, 1, 2, [3]float64{0.9333333333333333, 0, 0}, true},
 		{1, 1, 0, 4, 0, [3]float64{46, 22, 14.152217741935482}, false},
 	} {
-		goal := search.Goal{}
-		for _, b := range []search.Bound{{Key: "mean_ttft_ms", Limit: c.ttft}, {Key: "mean_tpot_ms", Limit: c.itl}} {
+		goal := recommend.Goal{}
+		for _, b := range []recommend.Bound{{Key: "mean_ttft_ms", Limit: c.ttft}, {Key: "mean_tpot_ms", Limit: c.itl}} {
 			if b.Limit > 0 {
 				goal.Bounds = append(goal.Bounds, b)
 			}
 		}
-		w, err := search.Optimize(context.Background(), space, goal, runFixed(t))
+		w, err := recommend.Optimize(context.Background(), space, goal, runFixed(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // outputs are the files of one run. They are written under temporary names and
@@ -133,7 +133,7 @@ func (o *outputs) discard() {
 }
 
 // observe opens the streams that a run writes while it goes on.
-func (o *outputs) observe(c *cli.Command, run *spec.Run, w *sweep.Watch) error {
+func (o *outputs) observe(c *cli.Command, run *scenario.Run, w *sweep.Watch) error {
 	stdout := c.Root().Writer
 	if path := c.String("report-jsonl"); path != "" {
 		out, err := o.create(path, stdout)
@@ -173,7 +173,7 @@ const defaultTelemetryMs = 1000
 
 // telemetry streams samples to path, every second of simulated time unless the run
 // says otherwise.
-func (o *outputs) telemetry(path string, stdout io.Writer, run *spec.Run, w *sweep.Watch) error {
+func (o *outputs) telemetry(path string, stdout io.Writer, run *scenario.Run, w *sweep.Watch) error {
 	out, err := o.create(path, stdout)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
 )
 
 func perfCommand() *cli.Command {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // TestReportKeepsTheFirstTicksAndSaysWhereAllAre: 12,000 ticks, of which the report

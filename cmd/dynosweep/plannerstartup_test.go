@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"testing"
 
-	"dynosweep/sim"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // TestStartupTimeHasACliff is what the comment of configs/planner-startup.yaml says:
@@ -16,7 +16,7 @@ import (
 // beat fixed fleets for their GPU-hours, slow ones do not.
 func TestStartupTimeHasACliff(t *testing.T) {
 	t.Parallel()
-	g, err := spec.ReadSweep("../../configs/planner-startup.yaml", &spec.Files{})
+	g, err := scenario.ReadSweep("../../configs/planner-startup.yaml", &scenario.Files{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +83,11 @@ func TestManyTicksInFlatMemory(t *testing.T) {
 	count := func(n int64) *int64 { return &n }
 	gap := 10_000.0
 	for _, router := range []string{"round_robin", "kv_router"} {
-		flags := spec.ReplayFlags{InputTokens: count(512), OutputTokens: count(256), RequestCount: count(10_000), ArrivalIntervalMs: &gap,
+		flags := scenario.ReplayFlags{InputTokens: count(512), OutputTokens: count(256), RequestCount: count(10_000), ArrivalIntervalMs: &gap,
 			RouterMode: &router, ExtraEngineArgs: text(`{"block_size":64,"num_gpu_blocks":64}`),
 			PlannerConfig: text(`{"mode":"agg","optimization_target":"load","decode_scale_up_kv_rate":5,"decode_scale_down_kv_rate":1,` +
 				`"load_adjustment_interval_seconds":1,"max_gpu_budget":4,"decode_engine_num_gpu":1}`)}
-		run, err := flags.Resolve(&spec.Files{})
+		run, err := flags.Resolve(&scenario.Files{})
 		if err != nil {
 			t.Fatal(err)
 		}

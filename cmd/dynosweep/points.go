@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"dynosweep/results"
-	"dynosweep/results/compare"
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // shownColumns are the figures of the table that sweep prints; report shows more.
@@ -41,7 +41,7 @@ const maxShownPoints = 60
 // printPoints prints the finished points with their axes and main figures. With seeds
 // a figure is the mean over them with half its interval, and ~ where it differs from
 // the first point's by less than the noise.
-func printPoints(w io.Writer, f *results.Frame, g *spec.Grid) error {
+func printPoints(w io.Writer, f *results.Frame, g *scenario.Grid) error {
 	s, err := compare.OfFrame(g.Name, f)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func printTable(w io.Writer, width int, axes, figures []fitted, s *compare.Sweep
 }
 
 // axisColumns are the axes on which the points differ.
-func axisColumns(g *spec.Grid, points []*compare.Point) (out []fitted) {
+func axisColumns(g *scenario.Grid, points []*compare.Point) (out []fitted) {
 	for i, head := range axisLabels(g.Axes) {
 		c := fitted{head: head}
 		varied := false
@@ -188,7 +188,7 @@ func checkPoints(f *results.Frame, asserts []metrics.Assertion, complete bool) [
 
 // axisLabels are the shortest endings of the axes' dotted paths that tell them
 // apart.
-func axisLabels(axes []spec.Axis) []string {
+func axisLabels(axes []scenario.Axis) []string {
 	out := make([]string, len(axes))
 	for i, a := range axes {
 		parts := strings.Split(a.Path, ".")

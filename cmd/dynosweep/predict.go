@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func predictCommand() *cli.Command {
@@ -82,8 +82,8 @@ func predict(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	read := &spec.Files{}
-	run, err := spec.ReadPredict(c.String("config"), spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")}, read)
+	read := &scenario.Files{}
+	run, err := scenario.ReadPredict(c.String("config"), scenario.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")}, read)
 	if err != nil {
 		return err
 	}

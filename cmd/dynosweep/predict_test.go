@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // twins are configurations as an AISimulate file and as replay flags. TRACE stands

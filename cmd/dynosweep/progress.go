@@ -6,8 +6,8 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"dynosweep/results"
-	"dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sweep"
 )
 
 // progress shows how a sweep gets on: a bar on a terminal, else a plain line now

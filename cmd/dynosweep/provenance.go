@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // origin says where the figures come from: what ran, with which seeds, and the
@@ -29,7 +29,7 @@ type timingOutside struct {
 	Op        string  `json:"op,omitempty"`
 }
 
-func provenance(run *spec.Run, out *sweep.Outcome) origin {
+func provenance(run *scenario.Run, out *sweep.Outcome) origin {
 	cfg := run.ResolvedJSON()
 	sum := sha256.Sum256(cfg)
 	o := origin{Version: version(), PointID: run.ID(), RouterSeed: run.RouterSeed,

@@ -14,9 +14,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sweep"
-	"dynosweep/sweep/search"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func recommendCommand() *cli.Command {
@@ -34,7 +34,7 @@ optimiser's specification too.
 			&cli.IntFlag{Name: "top-n", Usage: "configurations to write", Value: 10},
 			&cli.IntFlag{Name: "jobs", Usage: "candidates at a time", Value: runtime.GOMAXPROCS(0)}),
 		OnUsageError:              usageError,
-		Action:                    recommend,
+		Action:                    runRecommend,
 		DisableSliceFlagSeparator: true, // a value of --set may hold commas
 	}
 }
@@ -43,8 +43,8 @@ optimiser's specification too.
 type recommendJob struct {
 	c              *cli.Command
 	in             *sweep.Inputs
-	doc            *spec.Recommend
-	target         search.Target
+	doc            *scenario.Recommend
+	target         recommend.Target
 	stdout, stderr io.Writer
 	talk           console
 	dir            string
@@ -56,11 +56,11 @@ type recommendJob struct {
 	cacheHits int
 	simulated int64 // requests
 	whole     int64 // requests of every candidate's whole load
-	plan      *search.Halved
+	plan      *recommend.Halved
 }
 
 // recommend reads the file, searches, and writes what came of it.
-func recommend(ctx context.Context, c *cli.Command) error {
+func runRecommend(ctx context.Context, c *cli.Command) error {
 	j := &recommendJob{c: c, in: &sweep.Inputs{}, stdout: c.Root().Writer, stderr: c.Root().ErrWriter, talk: newConsole(c), dir: c.String("output-dir"),
 		jobs: c.Int("jobs"), memory: sweep.AvailableMemory() * 8 / 10}
 	if err := j.flags(); err != nil {
@@ -72,17 +72,17 @@ func recommend(ctx context.Context, c *cli.Command) error {
 		}
 		return j.optimize(ctx, optimizer)
 	}
-	o := spec.RecommendOptions{PredictOptions: spec.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")},
+	o := scenario.RecommendOptions{PredictOptions: scenario.PredictOptions{Stack: c.String("stack"), Set: c.StringSlice("set")},
 		Resolve: j.in.Resolve, Experts: j.in.Experts, BestPredictor: j.in.BestPredictor}
 	var err error
-	read := &spec.Files{}
-	if j.doc, err = spec.ReadRecommend(c.String("config"), o, read); err != nil {
+	read := &scenario.Files{}
+	if j.doc, err = scenario.ReadRecommend(c.String("config"), o, read); err != nil {
 		return err
 	}
 	if err := spareInputs(j.dir, read.Read()); err != nil {
 		return badInput(err)
 	}
-	if j.target, err = search.ParseTarget(j.doc.Goal.Target); err != nil {
+	if j.target, err = recommend.ParseTarget(j.doc.Goal.Target); err != nil {
 		return badInput(err)
 	}
 	for _, n := range j.doc.Notices {
@@ -103,7 +103,7 @@ func (j *recommendJob) flags() (err error) {
 			return badInput(fmt.Errorf("--%s: must be at least 1, got %d", name, n))
 		}
 	}
-	if err := spec.CheckStack(j.c.String("stack")); err != nil {
+	if err := scenario.CheckStack(j.c.String("stack")); err != nil {
 		return err
 	}
 	return badInput(checkOutputDir(j.dir, j.c.Bool("overwrite")))
@@ -113,18 +113,18 @@ func (j *recommendJob) flags() (err error) {
 const maxWhole = 1 << 17
 
 // picks lists the candidates to look at.
-func (j *recommendJob) picks() ([]search.Pick, error) {
-	var branches []search.Branch
+func (j *recommendJob) picks() ([]recommend.Pick, error) {
+	var branches []recommend.Branch
 	total := int64(0)
 	for _, b := range j.doc.Branches {
-		branches = append(branches, search.Branch{Name: b.Mode, Size: b.Size})
+		branches = append(branches, recommend.Branch{Name: b.Mode, Size: b.Size})
 		total += b.Size
 	}
 	o := &j.doc.Optimizer
 	sampled := o.Algorithm == "random" || o.Algorithm == "halving" && o.TrialsGiven && total > int64(o.MaxTrials)
 	switch {
 	case sampled:
-		p, err := search.Sample(branches, o.Seed, o.MaxTrials, o.Parallelism)
+		p, err := recommend.Sample(branches, o.Seed, o.MaxTrials, o.Parallelism)
 		if err != nil {
 			err = fmt.Errorf("optimizer.%w", err)
 		}
@@ -134,7 +134,7 @@ func (j *recommendJob) picks() ([]search.Pick, error) {
 	case total > maxWhole:
 		return nil, fmt.Errorf("optimizer.algorithm: %s over %d candidates is too much (at most %d): narrow the domains, use algorithm random, or halving with max_trials", o.Algorithm, total, maxWhole)
 	}
-	return search.Whole(branches), nil
+	return recommend.Whole(branches), nil
 }
 
 // search evaluates the candidates.
@@ -173,7 +173,7 @@ func (j *recommendJob) search(ctx context.Context) error {
 
 // materialise turns picks into candidates; those that come to an earlier
 // configuration are folded.
-func (j *recommendJob) materialise(ctx context.Context, picks []search.Pick) ([]*entry, error) {
+func (j *recommendJob) materialise(ctx context.Context, picks []recommend.Pick) ([]*entry, error) {
 	seen, halving := map[string]bool{}, j.doc.Optimizer.Algorithm == "halving"
 	var live []*entry
 	for n, p := range picks {
@@ -238,7 +238,7 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 	for _, e := range live {
 		requests, floor = max(requests, e.load.Requests), max(floor, 2*e.load.InFlight)
 	}
-	plan := search.NewPlan(len(live), int(requests), floor, halvingShare)
+	plan := recommend.NewPlan(len(live), int(requests), floor, halvingShare)
 	for _, r := range plan.Rungs {
 		j.progress("rung: %d candidates, %d requests each", r.Candidates, r.Requests)
 	}
@@ -246,7 +246,7 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 	if o := plan.Rungs[0]; len(plan.Rungs) == 1 {
 		j.progress("too few to halve: all %d run whole", o.Candidates)
 	}
-	out, err := search.Halve(ctx, plan, field, func(ctx context.Context, trials []search.Trial) []search.Judged {
+	out, err := recommend.Halve(ctx, plan, field, func(ctx context.Context, trials []recommend.Trial) []recommend.Judged {
 		return j.rung(ctx, live, trials, requests)
 	})
 	if err != nil {
@@ -267,15 +267,15 @@ func (j *recommendJob) halve(ctx context.Context, live []*entry) error {
 
 // rung runs the trials of halving. Candidates whose load differs in size run the
 // same part of it.
-func (j *recommendJob) rung(ctx context.Context, live []*entry, trials []search.Trial, longest int64) []search.Judged {
-	out := make([]search.Judged, len(trials))
+func (j *recommendJob) rung(ctx context.Context, live []*entry, trials []recommend.Trial, longest int64) []recommend.Judged {
+	out := make([]recommend.Judged, len(trials))
 	var runs []sweep.Trial
 	var at []int
 	for i, t := range trials {
 		e := live[t.Candidate]
 		if j.ceiling(e, 0) < t.Beat {
 			e.status, e.reason = "eliminated", "cannot reach the score of others"
-			out[i].Class = search.Stopped
+			out[i].Class = recommend.Stopped
 			continue
 		}
 		run := j.trial(e)

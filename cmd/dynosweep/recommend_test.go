@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sweep/search"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
 )
 
 // runProgram runs the whole program in this process.
@@ -349,7 +349,7 @@ optimization: {target: e2e_latency}
 }
 
 func TestTargetsHaveOneListOfNames(t *testing.T) {
-	for _, name := range search.Targets {
+	for _, name := range recommend.Targets {
 		goal := "optimization: {target: " + name + ", constraints: {min_goodput_rps: 0.1}}\nevaluation: {sla: {ttft_ms: 5000, itl_ms: 500}}\n"
 		if doc, _, _ := mustRecommend(t, 0, searchFile(t, goal), "--set", "optimizer.algorithm=random", "--set", "optimizer.max_trials=2"); doc.Counts["feasible"] != 2 {
 			t.Errorf("target %s: %v", name, doc.Counts)

@@ -7,33 +7,33 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/results/compare"
-	"dynosweep/sim/timing/aic"
-	"dynosweep/sweep"
-	"dynosweep/sweep/search"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // entry is one candidate and what became of it.
 type entry struct {
 	id        string // candidate-NNNNNN
 	mode      string
-	pick      search.Pick
-	candidate spec.Candidate // slim
-	fixed     bool           // no Planner
-	without   []string       // halving only: see spec.Candidate.Without
+	pick      recommend.Pick
+	candidate scenario.Candidate // slim
+	fixed     bool               // no Planner
+	without   []string           // halving only: see scenario.Candidate.Without
 	load      sweep.Load
 	evaluated bool // its figures are those of a whole run
 
 	status, category, reason string
 	metrics                  kept // nil: it did not run to an end
 	objectives               []float64
-	bounds                   []search.Bound // of the SLA
-	penalty                  float64        // how far beyond the SLA
-	beyond                   bool           // a gate: strict SLA or least goodput is missed
+	bounds                   []recommend.Bound // of the SLA
+	penalty                  float64           // how far beyond the SLA
+	beyond                   bool              // a gate: strict SLA or least goodput is missed
 	simulated                int64
-	seen                     *search.Seen // halving only
-	path                     string       // of its file
+	seen                     *recommend.Seen // halving only
+	path                     string          // of its file
 	top, pareto              bool
 }
 
@@ -49,7 +49,7 @@ var keptMetrics = []string{"num_requests", "completed_requests", "num_ttft_sampl
 	"goodput_output_throughput_tok_s", "gpu_hours", "duration_ms"}
 
 // judge reads what a trial came to.
-func (j *recommendJob) judge(e *entry, run *spec.Run, t *sweep.Tried) {
+func (j *recommendJob) judge(e *entry, run *scenario.Run, t *sweep.Tried) {
 	e.simulated += t.Simulated
 	j.simulated += t.Simulated
 	e.metrics, e.objectives, e.beyond, e.penalty = nil, nil, false, 0
@@ -71,7 +71,7 @@ func (j *recommendJob) judge(e *entry, run *spec.Run, t *sweep.Tried) {
 	if e.objectives, err = j.target.Objectives(e.metrics); err != nil {
 		e.objectives = nil
 		e.status, e.category, e.reason = "failed", "invalid_metrics", err.Error()
-		if errors.Is(err, search.ErrNoSamples) {
+		if errors.Is(err, recommend.ErrNoSamples) {
 			e.category = "no_samples"
 		}
 		return
@@ -89,24 +89,24 @@ func failure(t *sweep.Tried) (status, category, reason string) {
 		return "unsupported", "candidate_materialization", reason
 	case errors.Is(t.Err, aic.ErrCapacity):
 		return "infeasible", "kv_capacity", reason
-	case errors.Is(t.Err, spec.ErrInput):
+	case errors.Is(t.Err, scenario.ErrInput):
 		return "unsupported", "runner_contract", reason
 	}
 	return "failed", "replay_runtime", reason
 }
 
 // keep gathers the kept numbers, the deployment's size and, with prices, its cost.
-func (j *recommendJob) keep(e *entry, run *spec.Run, o *sweep.Outcome) kept {
+func (j *recommendJob) keep(e *entry, run *scenario.Run, o *sweep.Outcome) kept {
 	f := kept{}
 	for _, key := range keptMetrics {
 		if v, ok := o.Summary.Get(key); ok {
 			f[key] = v
 		}
 	}
-	f[search.UsedGPUs] = float64(e.candidate.GPUs)
+	f[recommend.UsedGPUs] = float64(e.candidate.GPUs)
 	if !e.fixed {
 		f["planner_total_ticks"] = float64(o.Result.Ticks)
-		f[search.UsedGPUs] = search.AverageGPUs(f)
+		f[recommend.UsedGPUs] = recommend.AverageGPUs(f)
 	}
 	if !j.doc.Cost.Asked() {
 		return f
@@ -117,7 +117,7 @@ func (j *recommendJob) keep(e *entry, run *spec.Run, o *sweep.Outcome) kept {
 	}
 	f["cost_usd"] = usd
 	if ms := f["duration_ms"]; ms > 0 {
-		f[search.USDPerHour] = usd / (ms / 3.6e6)
+		f[recommend.USDPerHour] = usd / (ms / 3.6e6)
 	}
 	if n := o.Summary.OutputTokens; n > 0 {
 		f["usd_per_million_output_tokens"] = usd / float64(n) * 1e6
@@ -133,13 +133,13 @@ func (j *recommendJob) keep(e *entry, run *spec.Run, o *sweep.Outcome) kept {
 func (j *recommendJob) gate(e *entry) {
 	g := &j.doc.Goal
 	e.bounds = nil
-	for _, b := range [...]search.Bound{{Key: "mean_ttft_ms", Limit: j.doc.SLA.TTFTMs, Name: "TTFT"},
+	for _, b := range [...]recommend.Bound{{Key: "mean_ttft_ms", Limit: j.doc.SLA.TTFTMs, Name: "TTFT"},
 		{Key: "mean_tpot_ms", Limit: j.doc.SLA.ITLMs, Name: "ITL"}, {Key: "mean_e2e_latency_ms", Limit: j.doc.SLA.E2EMs, Name: "E2E"}} {
 		if b.Limit > 0 {
 			e.bounds = append(e.bounds, b)
 		}
 	}
-	e.penalty = search.Penalty(e.bounds, e.metrics)
+	e.penalty = recommend.Penalty(e.bounds, e.metrics)
 	if e.metrics["completed_requests"] == 0 {
 		e.penalty = math.Inf(1)
 	}
@@ -182,16 +182,16 @@ func (e *entry) missText() string {
 }
 
 // standing is the candidate in the eyes of halving.
-func (e *entry) standing() search.Standing {
-	s := search.Standing{Class: search.Within, Penalty: 0,
-		Ranked: search.Ranked{Objectives: e.objectives, GPUs: e.candidate.GPUs, Config: string(e.candidate.Config)}}
+func (e *entry) standing() recommend.Standing {
+	s := recommend.Standing{Class: recommend.Within, Penalty: 0,
+		Ranked: recommend.Ranked{Objectives: e.objectives, GPUs: e.candidate.GPUs, Config: string(e.candidate.Config)}}
 	switch {
 	case e.status == "eliminated":
-		s.Class = search.Stopped
+		s.Class = recommend.Stopped
 	case e.metrics == nil || len(e.objectives) == 0:
-		s.Class = search.Failed
+		s.Class = recommend.Failed
 	case e.beyond:
-		s.Class, s.Penalty = search.Beyond, e.penalty
+		s.Class, s.Penalty = recommend.Beyond, e.penalty
 	}
 	return s
 }
@@ -206,13 +206,13 @@ func (j *recommendJob) ceiling(e *entry, nowMs float64) float64 {
 		rate = float64(e.load.OutputTokens) / (nowMs / 1000)
 	}
 	switch j.target {
-	case search.ByThroughput, search.ByGoodput:
+	case recommend.ByThroughput, recommend.ByGoodput:
 		return rate
-	case search.ByThroughputPerGPU, search.ByGoodputPerGPU:
+	case recommend.ByThroughputPerGPU, recommend.ByGoodputPerGPU:
 		if e.fixed {
 			return rate / float64(e.candidate.GPUs)
 		}
-	case search.ByGPUs:
+	case recommend.ByGPUs:
 		if e.fixed {
 			return -float64(e.candidate.GPUs)
 		}
@@ -223,8 +223,8 @@ func (j *recommendJob) ceiling(e *entry, nowMs float64) float64 {
 // merit is what the verdict sees of a candidate.
 func (e *entry) merit() compare.Merit { return meritOf(e.standing()) }
 
-func meritOf(s search.Standing) compare.Merit {
-	m := compare.Merit{Meets: s.Class == search.Within, Miss: s.Penalty, Score: math.NaN(), GPUs: float64(s.GPUs), Name: s.Config}
+func meritOf(s recommend.Standing) compare.Merit {
+	m := compare.Merit{Meets: s.Class == recommend.Within, Miss: s.Penalty, Score: math.NaN(), GPUs: float64(s.GPUs), Name: s.Config}
 	if len(s.Objectives) > 0 {
 		m.Score = s.Objectives[0]
 	}
@@ -249,19 +249,19 @@ type views struct {
 // rank orders the feasible candidates. With target pareto the front is the answer.
 func (j *recommendJob) rank() *views {
 	v := &views{}
-	var pairs []search.Ranked
+	var pairs []recommend.Ranked
 	var on []*entry
 	for _, e := range j.entries {
 		if !e.evaluated || e.status != "feasible" {
 			continue
 		}
 		v.ranked = append(v.ranked, e)
-		if o, err := search.ByPareto.Objectives(e.metrics); err == nil {
+		if o, err := recommend.ByPareto.Objectives(e.metrics); err == nil {
 			on = append(on, e)
-			pairs = append(pairs, search.Ranked{Objectives: o, GPUs: e.candidate.GPUs, Config: string(e.candidate.Config)})
+			pairs = append(pairs, recommend.Ranked{Objectives: o, GPUs: e.candidate.GPUs, Config: string(e.candidate.Config)})
 		}
 	}
-	for _, i := range search.Front(pairs) {
+	for _, i := range recommend.Front(pairs) {
 		on[i].pareto = true
 		v.front = append(v.front, on[i])
 	}
@@ -270,7 +270,7 @@ func (j *recommendJob) rank() *views {
 	})
 	switch {
 	case !j.metSLA(): // an answer would be another SLA's
-	case j.target == search.ByPareto:
+	case j.target == recommend.ByPareto:
 		v.top = v.front
 	default:
 		v.top = v.ranked[:min(j.c.Int("top-n"), len(v.ranked))]
@@ -310,8 +310,8 @@ func (j *recommendJob) counts() map[string]int {
 
 // fieldOf groups candidates by mode, GPUs and size of the load, and finds those that
 // differ in one decision; the decisions of an adapter section count as one too.
-func fieldOf(live []*entry) search.Field {
-	f := search.Field{Group: make([]int, len(live)), Order: func(a, b *search.Standing) int { return compare.Rank(meritOf(*a), meritOf(*b)) }}
+func fieldOf(live []*entry) recommend.Field {
+	f := recommend.Field{Group: make([]int, len(live)), Order: func(a, b *recommend.Standing) int { return compare.Rank(meritOf(*a), meritOf(*b)) }}
 	groups, alike := map[string]int{}, map[string][]int{}
 	slots := make([][]string, len(live)) // [candidate], the sets it is in
 	for i, e := range live {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"dynosweep/sweep/search"
+	"github.com/dynosweep/dynosweep/sweep/recommend"
 )
 
 // recommendationPath is the file of the i-th recommendation, from 0.
@@ -223,8 +223,8 @@ func (j *recommendJob) printTable(v *views) {
 }
 
 // shown is an objective as people read it: a latency, a size or a cost is positive.
-func shown(t search.Target, v float64) float64 {
-	if t == search.ByTTFT || t == search.ByE2ELatency || t.Least() {
+func shown(t recommend.Target, v float64) float64 {
+	if t == recommend.ByTTFT || t == recommend.ByE2ELatency || t.Least() {
 		return -v
 	}
 	return v

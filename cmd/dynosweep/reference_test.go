@@ -15,9 +15,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/results"
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 var updateDocs = flag.Bool("update-docs", false, "rewrite docs/reference.md from the code")
@@ -93,11 +93,11 @@ func referencePage() []byte {
 	p.text("Printed from the code. Every verb and flag, every key of a sweep specification and of the documents inside it, every figure of the report and every column of the results.")
 	p.text("[Verbs](#verbs) · [Sweep specification](#sweep-specification) · [Engine arguments](#engine-arguments) · [KV router](#kv-router) · [Planner](#planner-configuration) · [AISimulate file](#aisimulate-file) · [Report](#report) · [Results](#results)")
 	p.verbs()
-	p.keys("Sweep specification", "YAML. A list where one value is expected is an axis; a list of mappings is a list of alternatives (sweep.md). Unknown keys are errors.", spec.SweepReference())
-	p.keys("Engine arguments", "JSON for `--extra-engine-args`, `--prefill-engine-args` and `--decode-engine-args`, nested or flat; the same keys side by side under `engine` in a sweep. Unknown keys are errors.", spec.EngineReference())
-	p.keys("KV router", "`router.config` in a sweep, `--router-config` as JSON.", spec.RouterReference())
-	p.keys("Planner configuration", "`planner` in a sweep, `--planner-config` as file or text, JSON or YAML.", spec.PlannerReference())
-	p.keys("AISimulate file", "YAML for `predict` and `recommend`. Unknown keys are errors.", spec.AISimulateReference())
+	p.keys("Sweep specification", "YAML. A list where one value is expected is an axis; a list of mappings is a list of alternatives (sweep.md). Unknown keys are errors.", scenario.SweepReference())
+	p.keys("Engine arguments", "JSON for `--extra-engine-args`, `--prefill-engine-args` and `--decode-engine-args`, nested or flat; the same keys side by side under `engine` in a sweep. Unknown keys are errors.", scenario.EngineReference())
+	p.keys("KV router", "`router.config` in a sweep, `--router-config` as JSON.", scenario.RouterReference())
+	p.keys("Planner configuration", "`planner` in a sweep, `--planner-config` as file or text, JSON or YAML.", scenario.PlannerReference())
+	p.keys("AISimulate file", "YAML for `predict` and `recommend`. Unknown keys are errors.", scenario.AISimulateReference())
 	p.report()
 	p.results()
 	return append(bytes.TrimRight(p.Bytes(), "\n"), '\n')
@@ -196,7 +196,7 @@ func flagRow(f cli.Flag) []string {
 	return []string{strings.Join(names, ", "), value, def, usage}
 }
 
-func (p *pageWriter) keys(title, note string, tables []spec.KeyTable) {
+func (p *pageWriter) keys(title, note string, tables []scenario.KeyTable) {
 	p.text("## %s", title)
 	p.text("%s", note)
 	for _, t := range tables {

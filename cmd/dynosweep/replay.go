@@ -12,10 +12,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func replayCommand() *cli.Command {
@@ -38,7 +38,7 @@ reference's replay command.
 // replay reads the flags, runs the configuration and prints what came of it.
 func replay(ctx context.Context, c *cli.Command) error {
 	flags := readReplayFlags(c)
-	read := &spec.Files{}
+	read := &scenario.Files{}
 	run, err := flags.Resolve(read)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ type reporting struct {
 // run runs the configuration, writes the files that were asked for and prints the
 // table. Output files open before the run, so that a bad path costs no simulation;
 // none appears if the run fails.
-func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *spec.Run) (*sweep.Outcome, error) {
+func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run) (*sweep.Outcome, error) {
 	report, err := r.files.create(r.path, r.talk.stdout)
 	if err != nil {
 		return nil, badInput(err)
@@ -125,7 +125,7 @@ func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *spec.Run) (*
 }
 
 // document is a writer of the report.
-func (r *reporting) document(run *spec.Run, out *sweep.Outcome, ticks *tickLog) func(io.Writer) error {
+func (r *reporting) document(run *scenario.Run, out *sweep.Outcome, ticks *tickLog) func(io.Writer) error {
 	doc := metrics.Report{Summary: out.Summary, Provenance: provenance(run, out)}
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
@@ -171,7 +171,7 @@ func verdict(c *cli.Command, out *sweep.Outcome, asserts []metrics.Assertion) er
 
 // printOutcome prints the table, what became of every request, and where the
 // report lies.
-func printOutcome(w io.Writer, run *spec.Run, out *sweep.Outcome, path string) error {
+func printOutcome(w io.Writer, run *scenario.Run, out *sweep.Outcome, path string) error {
 	b := bufio.NewWriter(w)
 	if run.Planner != nil {
 		printScaling(b, out.Result.ScalingEvents)

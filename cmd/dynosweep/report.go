@@ -12,11 +12,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/results"
-	"dynosweep/results/compare"
-	"dynosweep/results/page"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/page"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func reportCommand() *cli.Command {
@@ -157,15 +157,15 @@ func writePage(c *cli.Command, a *compare.Analysis, dir string) (string, error) 
 // replayer renders resolved configurations as replay commands.
 type replayer struct {
 	in    sweep.Inputs
-	bytes map[spec.AICRequest]spec.TimingAnswer // answers of the hardware tables
+	bytes map[scenario.AICRequest]scenario.TimingAnswer // answers of the hardware tables
 }
 
 // args are the arguments of replay.
 func (r *replayer) args(config string) ([]string, error) {
-	return spec.ReplayArgs([]byte(config), r.answer)
+	return scenario.ReplayArgs([]byte(config), r.answer)
 }
 
-func (r *replayer) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
+func (r *replayer) answer(q scenario.TimingQuery) (scenario.TimingAnswer, error) {
 	if a, ok := r.bytes[*q.TransferBytes]; ok {
 		return a, nil
 	}
@@ -174,7 +174,7 @@ func (r *replayer) answer(q spec.TimingQuery) (spec.TimingAnswer, error) {
 		return a, err
 	}
 	if r.bytes == nil {
-		r.bytes = map[spec.AICRequest]spec.TimingAnswer{}
+		r.bytes = map[scenario.AICRequest]scenario.TimingAnswer{}
 	}
 	r.bytes[*q.TransferBytes] = a
 	return a, nil

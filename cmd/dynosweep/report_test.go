@@ -14,8 +14,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"dynosweep/results"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 const reportGrid = `name: choices

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"dynosweep/results"
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 // judgedColumns are the columns of CSV and JSON rows beside axes and report keys.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"dynosweep/results"
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 // Bounds of the tables on the terminal.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/results"
-	"dynosweep/sim/metrics"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func sweepCommand() *cli.Command {
@@ -50,7 +50,7 @@ command again to continue after an interruption.
 // sweepJob is what the verb works on.
 type sweepJob struct {
 	c    *cli.Command
-	grid *spec.Grid
+	grid *scenario.Grid
 	in   sweep.Inputs
 	dir  string
 	console
@@ -106,7 +106,7 @@ func (j *sweepJob) read() error {
 	}
 	path := j.c.Args().First()
 	var err error
-	if j.grid, err = spec.ReadSweep(path, &spec.Files{}); err != nil {
+	if j.grid, err = scenario.ReadSweep(path, &scenario.Files{}); err != nil {
 		return err
 	}
 	if j.dir = j.c.String("out"); j.dir == "" {
@@ -246,12 +246,12 @@ func (j *sweepJob) onePoint(ctx context.Context, id string) error {
 
 // named are the seeds of the point with that id or beginning of one, or the seed alone
 // that is named with it.
-func (j *sweepJob) named(id string) (out []*spec.Point, err error) {
+func (j *sweepJob) named(id string) (out []*scenario.Point, err error) {
 	ids := map[string]bool{}
 	for i := range j.grid.Points {
 		p := &j.grid.Points[i]
 		if sweep.Key(p).String() == id {
-			return []*spec.Point{p}, nil
+			return []*scenario.Point{p}, nil
 		}
 		if id != "" && strings.HasPrefix(p.ID, id) {
 			out = append(out, p)
@@ -267,7 +267,7 @@ func (j *sweepJob) named(id string) (out []*spec.Point, err error) {
 	return nil, fmt.Errorf("--point: %q begins the id of %d points: give more of it", id, len(ids))
 }
 
-func (j *sweepJob) capture(ctx context.Context, p *spec.Point) error {
+func (j *sweepJob) capture(ctx context.Context, p *scenario.Point) error {
 	dir := results.PointDir(j.dir, sweep.Key(p))
 	files := &outputs{}
 	defer files.discard()

@@ -12,9 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"dynosweep/results"
-	"dynosweep/sweep"
-	"dynosweep/sweep/spec"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 const smallGrid = `name: small
@@ -226,7 +226,7 @@ sla: {ttft_ms: 500, itl_ms: 50}
 func TestOnePointFirstThenTheSweep(t *testing.T) {
 	grid, dir := gridFile(t, smallGrid), filepath.Join(t.TempDir(), "out")
 	bg := context.Background()
-	g, err := spec.ReadSweep(grid, &spec.Files{})
+	g, err := scenario.ReadSweep(grid, &scenario.Files{})
 	if err != nil {
 		t.Fatal(err)
 	}

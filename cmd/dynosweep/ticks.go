@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"dynosweep/planner"
-	"dynosweep/sim"
-	"dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sweep"
 )
 
 // tickLog keeps the Planner's ticks for the report, up to a bound, and streams all

@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 func traceCommand() *cli.Command {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // Analysis is everything that a report says, computed.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // Board is what the Planners of a sweep did, and what it was worth.

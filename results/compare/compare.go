@@ -31,7 +31,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // ErrInput is the class of errors that the reader of a report can mend: a path, an

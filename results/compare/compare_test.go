@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/results"
-	"dynosweep/results/resultstest"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/resultstest"
 )
 
 func near(t *testing.T, what string, got, want float64) {

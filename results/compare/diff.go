@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // Metric is a figure that two sets are compared by.

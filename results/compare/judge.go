@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // Options say how points are judged. The zero value judges as the sweep was run.

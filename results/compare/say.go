@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // say writes the sentences of a verdict.

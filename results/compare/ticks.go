@@ -3,7 +3,7 @@ package compare
 import (
 	"math"
 
-	"dynosweep/results"
+	"github.com/dynosweep/dynosweep/results"
 )
 
 // windows is the ticks of one run. Slices are reused for the next one.

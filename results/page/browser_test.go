@@ -22,9 +22,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"dynosweep/results/compare"
-	"dynosweep/results/page"
-	"dynosweep/results/resultstest"
+	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/page"
+	"github.com/dynosweep/dynosweep/results/resultstest"
 )
 
 // browser finds a browser, if DYNOSWEEP_BROWSER is set. Without one the test skips and

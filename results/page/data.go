@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 // block is one data block of the page.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 // The static figure, pixels.

@@ -24,8 +24,8 @@ import (
 	"math"
 	"strings"
 
-	"dynosweep/results"
-	"dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/results/compare"
 )
 
 // Input is what a page is made of.

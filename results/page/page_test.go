@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/results/compare"
-	"dynosweep/results/page"
-	"dynosweep/results/resultstest"
+	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/results/page"
+	"github.com/dynosweep/dynosweep/results/resultstest"
 )
 
 // The chart library is the official file: its hash is the one that scripts/charts.sh

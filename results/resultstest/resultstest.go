@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/results"
-	"dynosweep/sim"
-	"dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // Options shape a grid. Its axes are topology.workers (1, 2, ...), router.mode and

@@ -1,6 +1,6 @@
 package engine
 
-import "dynosweep/sim/timing"
+import "github.com/dynosweep/dynosweep/sim/timing"
 
 // Backend names a scheduler.
 type Backend uint8

@@ -12,7 +12,7 @@
 // Cores never block, draw time or look at other ranks. Times are float64 ms.
 package engine
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // Role is the part of a deployment a rank plays.
 type Role uint8

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"dynosweep/sim/invariant"
+	"github.com/dynosweep/dynosweep/sim/invariant"
 )
 
 // Pool is the block supply of one rank of a paged engine (spec engine-vllm 4). A

@@ -3,7 +3,7 @@ package router
 import (
 	"fmt"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // rank is what the router knows of one rank, at its slot in book.ranks.

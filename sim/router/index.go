@@ -3,7 +3,7 @@ package router
 import (
 	"math/bits"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // index is a set of (block, slot) pairs: which ranks hold a block. A slot is the

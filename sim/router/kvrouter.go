@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/sim/invariant"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/invariant"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/rng"
 )
 
 // Options describe a KV router and the pool of workers that it places on.

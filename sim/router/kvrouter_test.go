@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"dynosweep/sim/invariant"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/invariant"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // chain returns a prompt of n shared blocks, node by node from first.

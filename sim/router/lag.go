@@ -1,6 +1,6 @@
 package router
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // lagged is a batch of one rank's events on its way to the index.
 type lagged struct {

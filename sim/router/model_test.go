@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // naive is the router's memory written down as the specification says it, with a

@@ -14,7 +14,7 @@ import (
 )
 
 // Node is one value of an input document, JSON or YAML alike, with its place. The
-// YAML reader of sweep/spec builds the tree of a policy file from it.
+// YAML reader of sweep/scenario builds the tree of a policy file from it.
 type Node struct {
 	Line, Column int    // from 1, 0 if unknown
 	Value        any    // nil, bool, int64, uint64, float64, string, []*Node or []Pair

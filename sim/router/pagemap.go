@@ -1,6 +1,6 @@
 package router
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // pageMap numbers the pages of kv.PageSize blocks that its owner keeps something of,
 // densely from 1: the numbers index the owner's payload arrays. Freed numbers are

@@ -3,7 +3,7 @@ package router
 import (
 	"fmt"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // held is a rank's overlap with a waiting request, frozen at its arrival.

@@ -1,6 +1,6 @@
 package router
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // refcount counts, for one rank, how many live requests contain each block, and
 // keeps the shared index of live blocks in step: a pair enters it with the first

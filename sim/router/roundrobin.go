@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // Rotation is the order in which a round robin visits ranks.

@@ -17,7 +17,7 @@
 // Source: spec replay-runtime 6, kv-router.
 package router
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // Request is what a placement sees of a request.
 type Request struct {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of testdata/*.txt")

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim"
-	"dynosweep/sim/engine"
-	"dynosweep/sim/metrics"
-	"dynosweep/sim/router"
-	"dynosweep/sim/timing"
-	"dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // Fixed is the engine of the specs' worked examples: vLLM, 64-token blocks, 16384

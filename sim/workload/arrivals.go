@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync"
 
-	"dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/rng"
 )
 
 // schedule makes arrival times on the fly, one gap added after the other (spec

@@ -1,6 +1,6 @@
 package workload
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // deltaState grows the prompts of mooncake-delta sessions (spec workload 2.3): the
 // new input of a turn and the output really emitted are appended to one token list

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // done is what a fake cluster did with a request.

@@ -1,6 +1,6 @@
 package workload
 
-import "dynosweep/sim/slab"
+import "github.com/dynosweep/dynosweep/sim/slab"
 
 // sessionRef names a session of a feed. tag is the feed's own note on it.
 type sessionRef struct {

@@ -22,7 +22,7 @@
 // of spec workload 4.
 package workload
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // Request is one released request. The pointer that Next returns, and the Prompt
 // slices in it, live until the request was reported Done.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"strconv"
 
-	"dynosweep/sim/kv"
-	"dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/rng"
 )
 
 // Control says what decides when synthetic requests come.

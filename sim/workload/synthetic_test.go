@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/rng"
 )
 
 // synthetic returns sizes that few tests care about.

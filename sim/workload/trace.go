@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"sync"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // Format names a trace format.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
 // admitted is one member of a prefill batch.

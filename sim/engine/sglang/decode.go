@@ -1,6 +1,6 @@
 package sglang
 
-import "dynosweep/sim/engine"
+import "github.com/dynosweep/dynosweep/sim/engine"
 
 // decodePass decodes every running request once, after retracting what the pages
 // of their next tokens do not leave room for (spec engine-sglang 9, step 8). It

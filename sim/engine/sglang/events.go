@@ -3,7 +3,7 @@ package sglang
 import (
 	"slices"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // KV events (spec engine-sglang 17). An identity is announced when its first

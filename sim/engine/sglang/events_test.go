@@ -3,7 +3,7 @@ package sglang
 import (
 	"testing"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // ledger is what a router believes of one rank after its KV events.

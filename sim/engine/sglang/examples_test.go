@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // life is what a worked example states of one request; NaN and nil are not stated.

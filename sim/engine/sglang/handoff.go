@@ -3,8 +3,8 @@ package sglang
 import (
 	"slices"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // handoff is the disaggregated side of a rank (spec engine-sglang 12). All lists

@@ -1,6 +1,6 @@
 package sglang
 
-import "dynosweep/sim/engine"
+import "github.com/dynosweep/dynosweep/sim/engine"
 
 // queueMetrics fills what is queued after the pass (spec engine-sglang 9.1):
 // requests without output wait for prefill; retracted ones, activated handoffs

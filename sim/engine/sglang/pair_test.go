@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // trip is one request's way through a disaggregated pair; times in ms.

@@ -1,8 +1,8 @@
 package sglang
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // Pass does one pass that starts at nowMs (spec engine-sglang 9). The group's

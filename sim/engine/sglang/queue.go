@@ -3,8 +3,8 @@ package sglang
 import (
 	"math/bits"
 
-	"dynosweep/sim/kv"
-	"dynosweep/sim/slab"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/slab"
 )
 
 // request is one request of the rank. Its sequence is the prompt, then outputs.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // job is a trace row: arrival in ms, prompt and output tokens, and the ids of the

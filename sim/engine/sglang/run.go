@@ -3,8 +3,8 @@ package sglang
 import (
 	"slices"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // decodeRun is the run that Run found last, as Advance has moved it on.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // pick returns one of the values.

@@ -23,10 +23,10 @@ package sglang
 import (
 	"fmt"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/rng"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // Core is one SGLang rank.

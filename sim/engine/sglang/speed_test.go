@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // warmCore is a rank that decodes batch requests of 1,000 prompt tokens without an

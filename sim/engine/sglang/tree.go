@@ -3,7 +3,7 @@ package sglang
 import (
 	"fmt"
 
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // stretch is a part of an edge whose ids are consecutive: page at+k has id first+k.

@@ -5,8 +5,8 @@
 package trtllm
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
 )
 
 // Core is a TensorRT-LLM rank. It has no disaggregated side (spec

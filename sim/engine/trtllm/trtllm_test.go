@@ -3,9 +3,9 @@ package trtllm
 import (
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/vllm"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 func TestOutputIsCutToModelThenPool(t *testing.T) {

@@ -1,6 +1,6 @@
 package vllm
 
-import "dynosweep/sim/kv"
+import "github.com/dynosweep/dynosweep/sim/kv"
 
 // tail is the number of blocks that r still needs to complete.
 func (c *Core) tail(r *request) int { return int(ceil(r.total, c.blockSize) - r.blocks) }

@@ -20,11 +20,11 @@ import (
 	"errors"
 	"fmt"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/rng"
-	"dynosweep/sim/slab"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/rng"
+	"github.com/dynosweep/dynosweep/sim/slab"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // status is where a request is.

@@ -5,11 +5,11 @@ import (
 	"math"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/trtllm"
-	"dynosweep/sim/engine/vllm"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/trtllm"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // arrival is one request of a test; ids name its 64-token trace blocks.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // emit prices the pass and hands out its tokens: first requests that end without

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // example is one block of testdata/examples.txt.

@@ -1,8 +1,8 @@
 package vllm
 
 import (
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // handoff is the disaggregated side of a rank (spec replay-runtime 8.3, 8.5):

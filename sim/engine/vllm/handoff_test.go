@@ -3,8 +3,8 @@ package vllm_test
 import (
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // decodeRank is a destination core with helpers that fail the test.

@@ -3,7 +3,7 @@ package vllm
 import (
 	"math/bits"
 
-	"dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
 // sums are the count, sum and sum of squares of lengths in tokens.

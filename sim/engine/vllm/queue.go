@@ -1,6 +1,6 @@
 package vllm
 
-import "dynosweep/sim/slab"
+import "github.com/dynosweep/dynosweep/sim/slab"
 
 // queue is a doubly linked list through request slots; 0 is none.
 type queue struct {

@@ -3,9 +3,9 @@ package vllm
 import (
 	"fmt"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/invariant"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/invariant"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // A decode run is a stretch of passes that only make every running request one

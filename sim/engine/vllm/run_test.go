@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/trtllm"
-	"dynosweep/sim/engine/vllm"
-	"dynosweep/sim/kv"
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/trtllm"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // twins are two cores that get the same commands: slow does every pass, quick

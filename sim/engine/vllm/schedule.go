@@ -3,8 +3,8 @@ package vllm
 import (
 	"fmt"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // pass is what one pass gathers on its way.

@@ -1,6 +1,6 @@
 package vllm
 
-import "dynosweep/sim/engine"
+import "github.com/dynosweep/dynosweep/sim/engine"
 
 // burstMax is the most tokens that r can emit in a speculative pass.
 func (c *Core) burstMax(r *request) int32 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"dynosweep/sim/engine"
-	"dynosweep/sim/engine/vllm"
-	"dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/engine/vllm"
+	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
 // loop is a closed loop on one rank: a finished request comes back as a new one

@@ -22,7 +22,7 @@ import (
 	"fmt"
 	"math"
 
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 // ModelConfig is a model on an engine. Zero values mean the default in brackets.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
 var stepSetups = []struct {

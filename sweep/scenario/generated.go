@@ -1,0 +1,19 @@
+package scenario
+
+import (
+	"github.com/dynosweep/dynosweep/sim/workload"
+)
+
+// Generated returns the synthetic load that the flags describe, without a
+// deployment; an error of class ErrInput if they describe none.
+func (c *ReplayFlags) Generated() (workload.Synthetic, error) {
+	f := &flagFaults{}
+	w := c.workload(f)
+	if err := f.err(); err != nil {
+		return workload.Synthetic{}, err
+	}
+	if w.Synthetic == nil {
+		return workload.Synthetic{}, &Fault{Msg: "synthetic load is wanted, not a trace"}
+	}
+	return *w.Synthetic, nil
+}

@@ -1,0 +1,173 @@
+package scenario
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynosweep/dynosweep/planner"
+)
+
+// Planner is the Planner of a run. It is shared by runs and never changed.
+type Planner struct {
+	Config      planner.Config
+	Notices     []string // keys that were accepted and change nothing
+	Granularity int      // of the bootstrap with hardware timing
+
+	warmup fileRef
+	id     [32]byte
+}
+
+const defaultGranularity = 8
+
+// plannerDocument reads a Planner configuration: n is a mapping of a larger
+// document, whose dotted paths begin with prefix, or a document of its own.
+func plannerDocument(origin, prefix string, n *node, granularity int) (*Planner, error) {
+	root, _ := n.plain().(map[string]any)
+	at := func(path string) string {
+		if v := n.find(path); v != nil && v.line > 0 {
+			return origin + ":" + strconv.Itoa(v.line)
+		}
+		if n.line > 0 {
+			return origin + ":" + strconv.Itoa(n.line)
+		}
+		return origin
+	}
+	cfg, notices, err := planner.Document{Root: root, Prefix: prefix, At: at}.Config()
+	if err != nil {
+		return nil, inputError{err}
+	}
+	return &Planner{Config: cfg, Notices: notices, Granularity: granularity}, nil
+}
+
+// inputError puts an error of another package's decoder, which names its place
+// itself, into the class ErrInput.
+type inputError struct{ err error }
+
+func (e inputError) Error() string        { return e.err.Error() }
+func (e inputError) Unwrap() error        { return e.err }
+func (e inputError) Is(target error) bool { return target == ErrInput }
+
+// find returns the value at a dotted path below n, nil if there is none.
+func (n *node) find(path string) *node {
+	for _, key := range strings.Split(path, ".") {
+		n = n.get(key)
+	}
+	return n
+}
+
+// plannerArgument reads --planner-config: a path, or JSON or YAML text.
+func plannerArgument(origin, arg string, files *Files, granularity int) (*Planner, error) {
+	text, name := []byte(arg), origin
+	if _, err := os.Stat(arg); err == nil || looksLikePath(arg) {
+		if text, err = files.document(origin, arg); err != nil {
+			return nil, err
+		}
+		name = arg
+	}
+	n, err := parseText(name, text, filepath.Ext(name))
+	if err != nil {
+		return nil, err
+	}
+	if n == nil || n.kind != mapKind {
+		return nil, &Fault{Origin: name, Msg: "the Planner configuration must be a mapping"}
+	}
+	return plannerDocument(name, "", n, granularity)
+}
+
+// looksLikePath tells a missing file from inline text.
+func looksLikePath(arg string) bool {
+	switch filepath.Ext(arg) {
+	case ".json", ".yaml", ".yml":
+		return !strings.ContainsAny(arg, "{}\n")
+	}
+	return false
+}
+
+// parseText reads a document of either notation: a .json file is JSON, anything
+// else YAML, of which JSON is a part; both keep lines.
+func parseText(origin string, text []byte, ext string) (*node, error) {
+	if ext == ".json" {
+		if err := json.Unmarshal(text, new(any)); err != nil {
+			if _, perr := parseJSON(text); perr != nil {
+				err = perr
+			}
+			return nil, &Fault{Origin: origin, Msg: err.Error()}
+		}
+	}
+	return parseYAML(origin, text)
+}
+
+const warmupKey = "load_predictor_warmup_trace"
+
+// seal reads the warm-up trace's content for the identity.
+func (p *Planner) seal(files *Files) error {
+	if path := p.Config.Predictor.WarmupTrace; path != "" {
+		var err error
+		if p.warmup, err = files.warmup(path); err != nil {
+			return err
+		}
+	}
+	p.id = digest(p.resolved(false))
+	return nil
+}
+
+// resolved is the configuration with upstream's keys.
+func (p *Planner) resolved(paths bool) map[string]any {
+	text, err := json.Marshal(p.Config)
+	if err != nil {
+		panic("scenario: a Planner configuration does not marshal: " + err.Error())
+	}
+	m := map[string]any{}
+	if err := json.Unmarshal(text, &m); err != nil {
+		panic("scenario: a Planner configuration does not read back: " + err.Error())
+	}
+	if predictor, ok := m["predictor"].(map[string]any); ok {
+		delete(predictor, warmupKey)
+		if p.warmup != (fileRef{}) {
+			predictor[warmupKey] = p.warmup.show(paths)
+		}
+	}
+	m["prefill_engine_num_gpu"], m["decode_engine_num_gpu"] = p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs
+	m["benchmark_granularity"] = p.Granularity
+	return m
+}
+
+// Notices are remarks on a configuration that runs all the same: Planner keys that
+// change nothing, and GPU counts that the engines do not bear out.
+func (r *Run) Notices() []string {
+	if r.Planner == nil {
+		return nil
+	}
+	e := planner.Engines{Decode: planner.Engine{GPUs: r.Decode.BudgetGPUs()}}
+	if r.Prefill != nil {
+		e.Prefill.GPUs = r.Prefill.BudgetGPUs()
+	}
+	return append(slices.Clip(r.Planner.Notices), r.Planner.Config.Warnings(e)...)
+}
+
+// BudgetGPUs is what a worker costs in the Planner's budgets (spec planner 1).
+func (r *Role) BudgetGPUs() int {
+	pp := 1
+	if r.Timing.Kind == Measured {
+		pp = max(r.Timing.AIC.PP, 1)
+	}
+	return r.TensorParallel * r.DPSize * pp
+}
+
+// check returns why the Planner does not fit a topology and load, "" if it does.
+func (p *Planner) check(disaggregated bool, w *Workload) string {
+	switch mode := p.Config.Mode; {
+	case mode == planner.Disagg && !disaggregated:
+		return "the Planner's mode disagg does not fit an aggregated topology"
+	case mode == planner.Agg && disaggregated:
+		return "the Planner's mode agg does not fit a disaggregated topology"
+	}
+	if !w.scalable() {
+		return "the Planner runs on synthetic load, mooncake and dynamo traces, not on " + w.Trace.Load.Format.String()
+	}
+	return ""
+}

@@ -1,0 +1,425 @@
+// Package scenario turns every input document into runs: engine arguments in both
+// shapes, the flags of replay, the sweep specification and the AISimulate YAML
+// (spec engine-args, sweeps-and-schema). It is strict: an unknown key, a wrong
+// type or a broken rule is a Fault with origin, line and dotted path, and all
+// faults of a document are told at once.
+//
+// The order of use is
+//
+//	run, err := flags.Resolve(files)              or ReadPredict, or a Point's Run
+//	src, err := a workload.Source for run.Workload
+//	cfg, err := run.Config(src, resolver)         the complete sim.Config
+//
+// Documents have three stages: what was written (opt values), with defaults
+// filled in (Role, Workload, Router, Planner), and the sim.Config. The middle one
+// has a canonical form, from which the identity of a point is digested; seeds that
+// a document leaves open and the paths of files are no part of it, the content of
+// files is.
+//
+// Times are ms unless a name says otherwise, lengths are tokens. Nothing here runs
+// a simulation, starts a goroutine, or reads more than the documents named.
+package scenario
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dynosweep/dynosweep/sim"
+	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/workload"
+)
+
+// Run is one configuration, complete but for what only loaded data can tell: the
+// workload's requests and the TimingResolver's answers. Its parts are shared with
+// other runs and never changed; a Run is copied by value.
+type Run struct {
+	Prefill                       *Role // nil: aggregated
+	Decode                        *Role // the only role of an aggregated run
+	PrefillWorkers, DecodeWorkers int
+	Transfer                      KVTransfer // disaggregated only
+	Workload                      *Workload
+	Router                        *Router
+	Planner                       *Planner // nil: fixed pools
+	SLA                           metrics.SLA
+	RouterSeed                    uint64
+	ArrivalSeed                   uint64  // of Poisson arrivals, written or not
+	MTPSeed                       uint64  // of roles that leave aic_mtp_seed open
+	TelemetryMs                   float64 // sampling interval, 0: none
+}
+
+// Disaggregated reports whether prefill and decode have pools of their own.
+func (r *Run) Disaggregated() bool { return r.Prefill != nil }
+
+// GPUs is the number of GPUs at the start.
+func (r *Run) GPUs() int {
+	n := r.DecodeWorkers * r.Decode.GPUs()
+	if r.Prefill != nil {
+		n += r.PrefillWorkers * r.Prefill.GPUs()
+	}
+	return n
+}
+
+// Drawn reports whether the seed of the run decides anything: a tie or softmax
+// draw of the KV router, a Poisson arrival or a draft token whose seed is open.
+func (r *Run) Drawn() bool {
+	if r.Workload.Drawn() && !r.Workload.ArrivalSeedGiven || r.Decode.drawn() {
+		return true
+	}
+	if !r.Router.KV {
+		return false
+	}
+	return r.Planner != nil || r.DecodeWorkers*r.Decode.DPSize > 1 ||
+		r.Prefill != nil && r.PrefillWorkers*r.Prefill.DPSize > 1
+}
+
+// drawn reports whether an open aic_mtp_seed decides anything: some draft token is
+// neither sure to be accepted nor after one that is sure to fail.
+func (r *Role) drawn() bool {
+	if r.MTPSeedGiven {
+		return false
+	}
+	for _, p := range r.Rank.AcceptRates {
+		if p > 0 && p < 1 {
+			return true
+		}
+		if p == 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// WithSeed returns the run with seed s of a sweep: the router draws from s, and
+// arrivals and draft tokens from 41 + s where the document leaves them open.
+func (r Run) WithSeed(s uint64) Run {
+	r = r.WithDefaultSeeds()
+	r.RouterSeed, r.MTPSeed = s, seedOffset+s
+	if !r.Workload.ArrivalSeedGiven {
+		r.ArrivalSeed = seedOffset + s
+	}
+	return r
+}
+
+// WithDefaultSeeds returns the run with the seeds of a replay without flags.
+func (r Run) WithDefaultSeeds() Run {
+	r.RouterSeed, r.MTPSeed, r.ArrivalSeed = 0, defaultMTPSeed, defaultArrivalSeed
+	if s := r.Workload.Synthetic; s != nil {
+		r.ArrivalSeed = s.ArrivalSeed
+	}
+	return r
+}
+
+// Synthetic returns the generated load with the run's seed in it; false for a trace.
+func (r *Run) Synthetic() (workload.Synthetic, bool) {
+	if r.Workload.Synthetic == nil {
+		return workload.Synthetic{}, false
+	}
+	s := *r.Workload.Synthetic
+	s.ArrivalSeed = r.ArrivalSeed
+	return s, true
+}
+
+// Drive says how a loaded trace is released in this run; false for generated load.
+func (r *Run) Drive() (workload.Drive, bool) {
+	if r.Workload.Trace == nil {
+		return workload.Drive{}, false
+	}
+	d := r.Workload.Trace.Drive
+	d.BlockSize = r.BlockSize()
+	return d, true
+}
+
+// BlockSize is the engine block size that prompts are cut by: the prefill role's
+// in a disaggregated run.
+func (r *Run) BlockSize() int {
+	if r.Prefill != nil {
+		return r.Prefill.Rank.BlockSize
+	}
+	return r.Decode.Rank.BlockSize
+}
+
+// Config is the sim.Config of the run. Source, and what observes the run (Capture,
+// Scaling, Telemetry.Sink, Observers), are the caller's: src goes in as it is, the
+// rest is left empty. resolve may be nil if no role needs data.
+func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, error) {
+	cfg := sim.Config{
+		Disaggregated: r.Disaggregated(), Source: src, SLA: r.SLA, MaxSimTimeMs: r.Workload.MaxSimTimeMs,
+		Router:    sim.RouterConfig{KV: r.Router.KV, Seed: r.RouterSeed, EventLagMs: r.Router.EventLagMs},
+		Telemetry: metrics.TelemetryOptions{IntervalMs: r.TelemetryMs},
+	}
+	var err error
+	if cfg.Router.Config, err = r.Router.complete(resolve); err != nil {
+		return sim.Config{}, err
+	}
+	if cfg.Decode, err = r.pool(r.Decode, r.DecodeWorkers, resolve); err != nil {
+		return sim.Config{}, err
+	}
+	if r.Prefill == nil {
+		return cfg, nil
+	}
+	if cfg.Prefill, err = r.pool(r.Prefill, r.PrefillWorkers, resolve); err != nil {
+		return sim.Config{}, err
+	}
+	cfg.Prefill.Transfer, err = r.transfer(resolve)
+	return cfg, err
+}
+
+func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolConfig, error) {
+	rank := role.Rank
+	if !role.MTPSeedGiven {
+		rank.MTPSeed = r.MTPSeed
+	}
+	model, blocks, err := role.resolve(resolve)
+	if err != nil {
+		if _, placed := err.(*Fault); placed {
+			return sim.PoolConfig{}, err
+		}
+		return sim.PoolConfig{}, fmt.Errorf("%s engine: %w", rank.Role, err)
+	}
+	rank.Timing, rank.Blocks = model, blocks
+	return sim.PoolConfig{Workers: workers, DPSize: role.DPSize, GPUsPerWorker: role.GPUs(),
+		Rank: rank, StartupMs: role.StartupMs}, nil
+}
+
+// resolve returns the timing model and the number of KV blocks of a rank.
+func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
+	q := TimingQuery{Capacity: r.Capacity}
+	var model timing.Model
+	switch r.Timing.Kind {
+	case Polynomial:
+		model = timing.Polynomial{}
+	case Fixed:
+		model = timing.Fixed{Prefill: r.Timing.PrefillMs, Decode: r.Timing.DecodeMs}
+	default:
+		q.Timing = &r.Timing
+	}
+	if q == (TimingQuery{}) {
+		return model, r.Rank.Blocks, nil
+	}
+	if ask == nil {
+		return nil, 0, errors.New("no data for " + r.Timing.Kind.String() + " timing")
+	}
+	a, err := ask(q)
+	if err != nil {
+		return nil, 0, r.named.explain(err)
+	}
+	if q.Timing != nil {
+		model = a.Model
+	}
+	if q.Capacity == nil {
+		return model, r.Rank.Blocks, nil
+	}
+	if a.Blocks <= 0 {
+		return nil, 0, fmt.Errorf("no room for KV blocks: the estimate is %d; set num_gpu_blocks", a.Blocks)
+	}
+	return model, a.Blocks, nil
+}
+
+// transfer prices the handoff; bytes_per_token auto asks for the bytes of the
+// prefill role's model, which needs no answer while nothing delays a transfer.
+func (r *Run) transfer(ask TimingResolver) (sim.TransferConfig, error) {
+	t := r.Transfer
+	if t.BytesAuto && t.BandwidthGBps > 0 {
+		req := t.Model
+		if req.Model == "" {
+			req = r.Prefill.request()
+		}
+		if req.Model == "" || ask == nil {
+			return sim.TransferConfig{}, &Fault{Path: "kv_transfer.bytes_per_token",
+				Msg: "auto needs the prefill role's model, which only aic timing names: give an integer"}
+		}
+		a, err := ask(TimingQuery{TransferBytes: &req})
+		if err != nil {
+			return sim.TransferConfig{}, fmt.Errorf("kv_transfer.bytes_per_token: auto: %w; give an integer", err)
+		}
+		t.BytesPerToken = float64(a.BytesPerToken)
+	}
+	return sim.TransferConfig{BytesPerToken: t.BytesPerToken, BandwidthGBps: t.BandwidthGBps,
+		DestinationMissing: t.DestinationMissing, FairShare: t.FairShare}, nil
+}
+
+// seal fills in what identifies the parts; files gives the content of inputs.
+func (r *Run) seal(files *Files) error {
+	for _, role := range [...]*Role{r.Prefill, r.Decode} {
+		if role == nil {
+			continue
+		}
+		if err := role.seal(files); err != nil {
+			return err
+		}
+	}
+	if err := r.Workload.seal(files); err != nil {
+		return err
+	}
+	if err := r.Router.seal(files); err != nil {
+		return err
+	}
+	if r.Planner != nil {
+		if err := r.Planner.seal(files); err != nil {
+			return &Fault{Path: warmupKey, Msg: err.Error()}
+		}
+	}
+	return nil
+}
+
+// ID identifies the configuration: 16 hex digits of a digest over the canonical
+// form of its parts and the content of its input files, seeds aside.
+func (r *Run) ID() string {
+	h := sha256.New()
+	part := func(name string, id [32]byte) { fmt.Fprintf(h, "%s %x\n", name, id) }
+	top, _ := json.Marshal(r.top())
+	fmt.Fprintf(h, "%s\n", top)
+	if r.Prefill != nil {
+		part("prefill", r.Prefill.id)
+	}
+	part("decode", r.Decode.id)
+	part("workload", r.Workload.id)
+	part("router", r.Router.id)
+	if r.Planner != nil {
+		part("planner", r.Planner.id)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// top is what stands beside the parts, as plain values.
+func (r *Run) top() map[string]any {
+	m := map[string]any{"mode": "aggregated", "workers": r.DecodeWorkers}
+	if r.Prefill != nil {
+		t := r.Transfer
+		m = map[string]any{"mode": "disaggregated", "prefill_workers": r.PrefillWorkers, "decode_workers": r.DecodeWorkers,
+			"kv_transfer": t.resolved()}
+	}
+	if r.SLA.Set() {
+		sla := map[string]any{}
+		for key, v := range map[string]float64{"ttft_ms": r.SLA.TTFTMs, "itl_ms": r.SLA.ITLMs, "e2e_ms": r.SLA.E2EMs} {
+			if v > 0 {
+				sla[key] = v
+			}
+		}
+		m["sla"] = sla
+	}
+	if r.TelemetryMs > 0 {
+		m["telemetry_interval_ms"] = r.TelemetryMs
+	}
+	return m
+}
+
+func (t KVTransfer) resolved() map[string]any {
+	if t.BandwidthGBps == 0 || t.BytesPerToken == 0 && !t.BytesAuto {
+		return nil // no delay, whatever the rest says
+	}
+	m := map[string]any{"bytes_per_token": t.BytesPerToken, "bandwidth_gb_per_second": t.BandwidthGBps,
+		"timing_mode": transferModes[0], "contention": contentions[0]}
+	if t.BytesAuto {
+		m["bytes_per_token"] = "auto"
+		if t.Model.Model != "" {
+			m["model"] = t.Model.Model
+		}
+	}
+	if t.DestinationMissing {
+		m["timing_mode"] = transferModes[1]
+	}
+	if t.FairShare {
+		m["contention"] = contentions[1]
+	}
+	return m
+}
+
+var contentions = []string{"none", "fair_share"}
+
+// ResolvedJSON is the whole configuration as compact JSON with sorted keys: every
+// default filled in, files with path and digest, and the seeds.
+func (r *Run) ResolvedJSON() []byte {
+	m := r.top()
+	if r.Prefill != nil {
+		m["prefill_engine"], m["decode_engine"] = r.Prefill.resolved(true), r.Decode.resolved(true)
+	} else {
+		m["engine"] = r.Decode.resolved(true)
+	}
+	m["workload"], m["router"], m["planner"] = r.Workload.resolved(true), r.Router.resolved(true), nil
+	if r.Planner != nil {
+		m["planner"] = r.Planner.resolved(true)
+	}
+	seeds := map[string]any{"router": r.RouterSeed}
+	if r.Workload.Drawn() {
+		seeds["arrival"] = r.ArrivalSeed
+	}
+	if r.Decode.Rank.NextN > 0 && !r.Decode.MTPSeedGiven {
+		seeds["aic_mtp"] = r.MTPSeed
+	}
+	m["seeds"] = seeds
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic("scenario: a resolved configuration does not marshal: " + err.Error())
+	}
+	return text
+}
+
+// digest is the SHA-256 of plain values as compact JSON with sorted keys.
+func digest(m map[string]any) [32]byte {
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic("scenario: a resolved configuration does not marshal: " + err.Error())
+	}
+	return sha256.Sum256(text)
+}
+
+// Provenance lists, per role, the capacities and timings that no document gave and
+// where their value comes from, sorted by key.
+func (r *Run) Provenance() []Defaulted {
+	var out []Defaulted
+	if r.Prefill != nil {
+		out = r.Decode.provenance("decode_engine", out)
+		return r.Prefill.provenance("prefill_engine", out)
+	}
+	return r.Decode.provenance("engine", out)
+}
+
+// Defaulted is one value that a document left open.
+type Defaulted struct {
+	Key    string `json:"key"`   // dotted, engine.num_gpu_blocks
+	Value  string `json:"value"` // "" until estimated
+	Source string `json:"source"`
+}
+
+func (r *Role) provenance(at string, out []Defaulted) []Defaulted {
+	if !r.BlocksGiven {
+		d := Defaulted{at + ".num_gpu_blocks", fmt.Sprint(r.Rank.Blocks), "default"}
+		if r.Capacity != nil {
+			c := r.Capacity.Model
+			d.Value, d.Source = "", fmt.Sprintf("estimate for %s on %s, %s", c.Model, c.System, c.Backend)
+		}
+		out = append(out, d)
+	}
+	switch r.Timing.Kind {
+	case Polynomial:
+		out = append(out, Defaulted{at + ".timing_model", "polynomial", "built in"})
+	case Profile:
+		out = append(out, Defaulted{at + ".timing_model", "profile", r.Timing.Path})
+	case Measured:
+		c := r.Timing.AIC
+		out = append(out, Defaulted{at + ".timing_model", "aic", fmt.Sprintf("%s on %s, %s %s", c.Model, c.System, c.Backend, orText(c.Version, "current"))})
+	}
+	return out
+}
+
+func orText(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+// roleMismatch says that engine arguments are used for another role than theirs.
+func roleMismatch(want, got engine.Role) string {
+	names := [...]string{"Aggregated", "Prefill", "Decode"}
+	if want == engine.Aggregated {
+		return "offline replay only supports aggregated workers, got " + names[got]
+	}
+	return fmt.Sprintf("offline disaggregated replay requires %s_engine_args.worker_type=%s, got %s", want, want, names[got])
+}

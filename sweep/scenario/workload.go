@@ -1,0 +1,214 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
+)
+
+// Workload is the load of a run: generated or a trace. It is shared by runs and
+// never changed.
+type Workload struct {
+	Synthetic *workload.Synthetic // nil: a trace; its ArrivalSeed is Run.ArrivalSeed's default
+	Trace     *Trace              // nil: synthetic
+	// ArrivalSeedGiven tells a written seed from the default 42.
+	ArrivalSeedGiven bool
+	MaxSimTimeMs     float64 // +Inf: no cap
+	ExecutionModel   string  // echoed in agentic reports, "" none
+
+	id [32]byte
+}
+
+// Trace is a trace workload: the files, how to read them and how to release them.
+// Runs whose Paths and Load are equal share one workload.Trace.
+type Trace struct {
+	Paths []string
+	Load  workload.LoadOptions
+	Drive workload.Drive // its BlockSize is left to Run.Drive
+
+	refs []fileRef
+}
+
+// keyed is a broken rule with the key it belongs to, "" for none.
+type keyed struct{ key, msg string }
+
+// check returns what is wrong with a trace workload, by the API names of spec
+// workload 2.1.
+func (t *Trace) check() []keyed {
+	var out []keyed
+	bad := func(holds bool, key, msg string) {
+		if !holds {
+			out = append(out, keyed{key, msg})
+		}
+	}
+	d, format := t.Drive, t.Load.Format
+	agentic := format == workload.AgenticMooncake || format == workload.Weka
+	if d.ClosedLoop {
+		bad(d.Concurrency >= 1, "replay_concurrency", "replay_concurrency must be at least 1")
+		bad(format != workload.AgenticMooncake, "replay_concurrency", "agentic_mooncake trace format is not supported with replay_concurrency")
+		bad(format != workload.Weka, "replay_concurrency", "agentic Dynamo request traces are not supported with replay_concurrency")
+	} else {
+		bad(d.Speedup > 0 && !math.IsInf(d.Speedup, 1), "arrival_speedup_ratio",
+			"ratio must be a finite positive number, got "+plainFloat(d.Speedup))
+		bad(format != workload.AppliedCompute, "replay_concurrency", "trace_format='applied_compute_agentic' requires replay_concurrency because source traces do not contain first-turn timestamps")
+	}
+	if d.Laned {
+		bad(d.Lanes >= 1, "agentic_lanes", "agentic_lanes must be at least 1")
+		bad(!d.ClosedLoop, "agentic_lanes", "agentic_lanes cannot be combined with replay_concurrency")
+		bad(agentic || format == workload.Dynamo, "agentic_lanes", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
+	}
+	if format == workload.AppliedCompute {
+		bad(fraction(t.Load.SharedPrefixRatio), "shared_prefix_ratio", "shared_prefix_ratio must be between 0.0 and 1.0, got "+plainFloat(t.Load.SharedPrefixRatio))
+		bad(t.Load.PrefixGroups >= 0, "num_prefix_groups", fmt.Sprintf("num_prefix_groups must be at least 0, got %d", t.Load.PrefixGroups))
+	}
+	if format != workload.Dynamo {
+		bad(len(t.Paths) == 1, "trace", fmt.Sprintf("trace_format='%s' requires exactly one trace file, got %d", format, len(t.Paths)))
+	}
+	return out
+}
+
+// scalable reports whether the Planner can look at the load (spec
+// sweeps-and-schema 7): synthetic, mooncake and dynamo.
+func (w *Workload) scalable() bool {
+	return w.Trace == nil || w.Trace.Load.Format == workload.Mooncake || w.Trace.Load.Format == workload.Dynamo
+}
+
+// Drawn reports whether the arrival seed decides anything.
+func (w *Workload) Drawn() bool { return w.Synthetic != nil && w.Synthetic.Drawn() }
+
+// syntheticFaults returns the broken rules of a synthetic workload, each with the
+// API key its text begins with.
+func syntheticFaults(s *workload.Synthetic) []keyed {
+	var out []keyed
+	for _, err := range unjoin(s.Validate()) {
+		msg := err.Error()
+		key, _, _ := strings.Cut(msg, " ")
+		if key == "ratio" {
+			key = "arrival_speedup_ratio"
+		}
+		if !slices.Contains(syntheticNames, key) {
+			key = ""
+		}
+		out = append(out, keyed{key, msg})
+	}
+	return out
+}
+
+var syntheticNames = []string{"input_tokens", "output_tokens", "request_count", "turns_per_session",
+	"inter_turn_delay_ms", "shared_prefix_ratio", "num_prefix_groups", "replay_concurrency",
+	"request_rate", "arrival_interval_ms", "arrival_seed", "arrival_speedup_ratio"}
+
+// unjoin returns the errors that errors.Join put together.
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	var many interface{ Unwrap() []error }
+	if errors.As(err, &many) {
+		return many.Unwrap()
+	}
+	return []error{err}
+}
+
+// seal reads what identifies the trace files.
+func (w *Workload) seal(files *Files) error {
+	if t := w.Trace; t != nil {
+		t.refs = t.refs[:0]
+		for _, p := range t.Paths {
+			ref, err := t.ref(files, p)
+			if err != nil {
+				what := "failed to open trace file "
+				if t.Load.Format == workload.Dynamo {
+					what = "failed to open "
+				}
+				return &Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
+			}
+			t.refs = append(t.refs, ref)
+		}
+	}
+	w.id = digest(w.resolved(false))
+	return nil
+}
+
+// ref describes one trace by its content; only weka has folders of traces.
+func (t *Trace) ref(files *Files, path string) (fileRef, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != workload.Weka {
+		return fileRef{}, errors.New("is a directory")
+	}
+	return files.ref(path)
+}
+
+// resolved is the workload as plain values; the arrival seed stands with the
+// other seeds of the run unless it was written.
+func (w *Workload) resolved(paths bool) map[string]any {
+	m := map[string]any{}
+	if s := w.Synthetic; s != nil {
+		m["type"] = "synthetic"
+		m["input_tokens"], m["output_tokens"], m["requests"] = s.InputTokens, s.OutputTokens, s.Requests
+		m["turns_per_session"], m["inter_turn_delay_ms"] = s.TurnsPerSession, s.InterTurnDelayMs
+		m["shared_prefix_ratio"], m["num_prefix_groups"] = s.SharedPrefixRatio, s.PrefixGroups
+		switch s.Control {
+		case workload.Closed:
+			m["concurrency"] = s.Concurrency
+		case workload.Poisson:
+			m["request_rate"] = s.RatePerS
+			if w.ArrivalSeedGiven {
+				m["arrival_seed"] = s.ArrivalSeed
+			}
+		case workload.Fixed:
+			m["arrival_interval_ms"] = s.IntervalMs
+		}
+		if s.Control != workload.Closed {
+			m["arrival_speedup"] = s.Speedup
+		}
+		if s.Cumulative {
+			m["cumulative_turns"], m["group_seed"] = true, s.GroupSeed
+		}
+		return m
+	}
+	t := w.Trace
+	format := t.Load.Format
+	m["type"], m["format"], m["trace_block_size"] = "trace", format.String(), orNil(t.Load.BlockSize)
+	var refs []any
+	for _, r := range t.refs {
+		refs = append(refs, r.show(paths))
+	}
+	m["trace"] = refs
+	if t.Drive.ClosedLoop {
+		m["concurrency"] = t.Drive.Concurrency
+	} else {
+		m["arrival_speedup"] = t.Drive.Speedup
+	}
+	if t.Drive.Laned {
+		m["agentic_lanes"] = t.Drive.Lanes
+	}
+	switch format {
+	case workload.AppliedCompute:
+		m["trace_shared_prefix_ratio"], m["trace_num_prefix_groups"] = t.Load.SharedPrefixRatio, t.Load.PrefixGroups
+	case workload.Weka:
+		m["nested_timestamp_basis"] = timestampBases[t.Load.WekaTimestamps]
+	}
+	if !math.IsInf(w.MaxSimTimeMs, 1) {
+		m["max_sim_time_ms"] = w.MaxSimTimeMs
+	}
+	if w.ExecutionModel != "" {
+		m["execution_model"] = w.ExecutionModel
+	}
+	return m
+}
+
+// orNil is v, or null for 0.
+func orNil(v int) any {
+	if v == 0 {
+		return nil
+	}
+	return v
+}
+
+// timestampBases are the names of workload.WekaTimestamps.
+var timestampBases = []string{"auto", "absolute", "relative"}
