@@ -91,28 +91,44 @@ type axis struct {
 	logarithms bool
 }
 
-func newAxis(cases []*compare.Case, of func(*compare.Case) float64, from, to float64) axis {
+// drawn is a figure as the axis shows it: within what float64 can divide into ticks.
+func drawn(v float64) float64 {
+	if math.Abs(v) < 1e-300 {
+		return 0
+	}
+	return math.Max(-1e300, math.Min(v, 1e300))
+}
+
+// sameSpread is the spread of an axis, relative to its largest figure, under which its
+// figures count as one: they differ by rounding alone.
+const sameSpread = 1e-9
+
+func newAxis(cases []*compare.Case, figure func(*compare.Case) float64, from, to float64) axis {
 	a := axis{low: math.Inf(1), high: math.Inf(-1), from: from, to: to}
 	for _, c := range cases {
-		a.low, a.high = math.Min(a.low, of(c)), math.Max(a.high, of(c))
+		v := drawn(figure(c))
+		a.low, a.high = math.Min(a.low, v), math.Max(a.high, v)
 	}
-	a.logarithms = a.low > 0 && a.high > 30*a.low
+	a.logarithms = a.low > 0 && a.high/a.low > 30
 	if a.logarithms {
 		a.low, a.high = a.low/1.1, a.high*1.1
 		return a
 	}
+	largest := math.Max(math.Abs(a.low), math.Abs(a.high))
 	pad := 0.05 * (a.high - a.low)
-	if pad == 0 {
-		pad = math.Max(math.Abs(a.high)*0.1, 1e-9)
+	if !(a.high-a.low > sameSpread*largest) {
+		pad = math.Max(largest*0.1, 1e-9)
 	}
+	low := a.low
 	a.low, a.high = a.low-pad, a.high+pad
-	if a.low < 0 && a.low+pad >= 0 {
+	if a.low < 0 && low >= 0 {
 		a.low = 0
 	}
 	return a
 }
 
 func (a *axis) at(v float64) float64 {
+	v = drawn(v)
 	low, high := a.low, a.high
 	if a.logarithms {
 		v, low, high = math.Log(math.Max(v, low)), math.Log(low), math.Log(high)
@@ -120,13 +136,17 @@ func (a *axis) at(v float64) float64 {
 	return a.from + (v-low)/(high-low)*(a.to-a.from)
 }
 
+// maxTicks bounds the marks of an axis: a logarithmic one over all of float64 has
+// three in each of 631 decades.
+const maxTicks = 2000
+
 // ticks are round values inside the axis, four to eight of them, or the powers of ten
-// with their halves.
+// with their doubles and halves.
 func (a *axis) ticks() (out []float64) {
 	if a.logarithms {
-		for p := math.Pow(10, math.Floor(math.Log10(a.low))); p <= a.high; p *= 10 {
+		for e := int(math.Floor(math.Log10(a.low))); e <= int(math.Ceil(math.Log10(a.high))); e++ {
 			for _, m := range [...]float64{1, 2, 5} {
-				if v := p * m; v >= a.low && v <= a.high {
+				if v := m * math.Pow10(e); v >= a.low && v <= a.high {
 					out = append(out, v)
 				}
 			}
@@ -140,8 +160,13 @@ func (a *axis) ticks() (out []float64) {
 			break
 		}
 	}
-	for k := math.Ceil(a.low / step); k*step <= a.high; k++ {
-		out = append(out, k*step)
+	first := math.Ceil(a.low / step)
+	for i := range maxTicks {
+		v := (first + float64(i)) * step
+		if !(v <= a.high) {
+			break
+		}
+		out = append(out, v)
 	}
 	return out
 }
