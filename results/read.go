@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
@@ -186,10 +187,10 @@ func (s *table) recovered(err *error) {
 	}
 }
 
-func openTable(name string, columns []string) (s *table, err error) {
-	s = &table{name: name}
+func openTable(name string, columns []string) (_ *table, err error) {
+	s := &table{name: name}
 	defer s.recovered(&err)
-	s.file, err = file.OpenParquetFile(name, false)
+	s.file, err = file.OpenParquetFile(name, false, file.WithReadProps(parquet.NewReaderProperties(boundedMemory{memory.NewGoAllocator()})))
 	var system *fs.PathError
 	if errors.As(err, &system) {
 		return nil, err
@@ -202,11 +203,22 @@ func openTable(name string, columns []string) (s *table, err error) {
 			s.file.Close()
 		}
 	}()
-	r, err := pqarrow.NewFileReader(s.file, pqarrow.ArrowReadProperties{BatchSize: 4096}, memory.DefaultAllocator)
+	meta, err := readMeta(s.file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if v := s.file.MetaData().KeyValueMetadata().FindValue("ARROW:schema"); v != nil {
+		if err := checkArrowSchema(*v); err != nil {
+			return nil, damaged(name, err)
+		}
+	}
+	// The Parquet schema says enough; the library would believe the lengths in Arrow's.
+	s.file.MetaData().FileMetaData.KeyValueMetadata = nil
+	r, err := pqarrow.NewFileReader(s.file, pqarrow.ArrowReadProperties{BatchSize: 4096}, boundedMemory{memory.NewGoAllocator()})
 	if err != nil {
 		return nil, damaged(name, err)
 	}
-	if s.empty, err = emptyFrame(s.file, r); err != nil {
+	if s.empty, err = emptyFrame(columnsOf(filepath.Base(name)), meta, r); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	var wanted []int // every column has one leaf
@@ -238,20 +250,52 @@ func (s *table) next() (f *Frame, err error) {
 	return f, nil
 }
 
-// emptyFrame has the columns and metadata of a file and no rows.
-func emptyFrame(pf *file.Reader, r *pqarrow.FileReader) (*Frame, error) {
+// maxAllocation bounds one piece of memory that a file's lengths ask for. The largest
+// honest one is a page: about a megabyte, or the longest resolved configuration.
+const maxAllocation = 256 << 20
+
+// boundedMemory allocates for the Parquet library. It panics on what no honest file
+// asks for; openTable and next turn that into a damaged file.
+type boundedMemory struct{ *memory.GoAllocator }
+
+func (b boundedMemory) Allocate(size int) []byte {
+	mustBeHonest(size)
+	return b.GoAllocator.Allocate(size)
+}
+
+func (b boundedMemory) Reallocate(size int, p []byte) []byte {
+	mustBeHonest(size)
+	return b.GoAllocator.Reallocate(size, p)
+}
+
+func mustBeHonest(size int) {
+	if size < 0 || size > maxAllocation {
+		panic(fmt.Sprintf("a length in it asks for %d bytes at once", size))
+	}
+}
+
+// columnsOf are the described columns of a table by its file name, nil for another file.
+func columnsOf(file string) []Column {
+	for _, t := range Tables() {
+		if t.ID.File() == file {
+			return t.Columns
+		}
+	}
+	return nil
+}
+
+// emptyFrame has the columns of a file and no rows; known describes them.
+func emptyFrame(known []Column, meta Meta, r *pqarrow.FileReader) (*Frame, error) {
 	schema, err := r.Schema()
 	if err != nil {
 		return nil, err
 	}
-	f := &Frame{}
-	if f.Meta, err = readMeta(pf); err != nil {
-		return nil, err
-	}
+	f := &Frame{Meta: meta}
 	for _, field := range schema.Fields() {
 		c := Column{Name: field.Name, Required: !field.Nullable, Axis: slices.Contains(f.Meta.Axes, field.Name)}
-		c.Meaning, _ = field.Metadata.GetValue("meaning")
-		c.Unit, _ = field.Metadata.GetValue("unit")
+		if at := slices.IndexFunc(known, func(k Column) bool { return k.Name == c.Name }); at >= 0 && !c.Axis {
+			c.Meaning, c.Unit = known[at].Meaning, known[at].Unit
+		}
 		if c.Type, err = typeOf(field.Type); err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.Name, err)
 		}
