@@ -117,7 +117,7 @@ func (c *Core) decode(p *engine.Pass) {
 // exceeds the pool, or nobody else owns a page and the ratio, at its minimum, will
 // not let anybody in; else a prompt in chunks that holds pages and exceeds the
 // pool. If what holds them can end (a prompt in chunks, a handoff) nobody is
-// rejected; the stall tells. The reference ends or hangs here (spec 10).
+// rejected; the stall tells. The reference ends or hangs here (spec engine-sglang 10).
 func (c *Core) refuseStuck(p *engine.Pass) {
 	if len(c.retracted) > 0 {
 		return

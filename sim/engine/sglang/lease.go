@@ -91,7 +91,7 @@ func (c *Core) finish(i int32) {
 }
 
 // surrender ends the lease of a retracted or cancelled request: its private pages
-// are freed, the cached ones stay as ordinary evictable data (spec 7.7).
+// are freed, the cached ones stay as ordinary evictable data (spec engine-sglang 7.7).
 func (c *Core) surrender(i int32) {
 	r := c.reqs.At(i)
 	if c.ev != nil {

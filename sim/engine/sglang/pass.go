@@ -55,7 +55,7 @@ func (c *Core) nextRatio(estimate float64) {
 	}
 }
 
-// stall classifies a pass that took no time and did nothing visible (spec 10).
+// stall classifies a pass that took no time and did nothing visible (spec engine-sglang 10).
 // Computed prompt tokens are progress: the next chunk is another one.
 func stall(p *engine.Pass, nowMs float64, deferred, ratioMoved bool) engine.Stall {
 	switch {

@@ -60,7 +60,7 @@ type rig struct {
 // fix is the fixed timing of the spec's examples.
 var fix = timing.Fixed{Prefill: 10, Decode: 2}
 
-// defaults is the engine of spec 3 with one rank.
+// defaults is the engine of spec engine-sglang 3 with one rank.
 func defaults() engine.Config {
 	return engine.Config{Backend: engine.SGLang, Blocks: 16384, BlockSize: 1, MaxNumSeqs: 256,
 		MaxNumBatchedTokens: 8192, PrefillScheduleInterval: 1, PrefixCaching: true, ChunkedPrefill: true,

@@ -150,7 +150,7 @@ func (c *Core) exclusiveRun() bool {
 	return true
 }
 
-// refusedAt is the admission test of spec 6.2 step 5 at pass j of a run, when room
+// refusedAt is the admission test of spec engine-sglang 6.2 step 5 at pass j of a run, when room
 // pages are left and the ratio is as given. An estimate decides unless it is too
 // close; then the sum is taken as newBudget takes it.
 func (c *Core) refusedAt(j, room int32, ratio, want float64) bool {

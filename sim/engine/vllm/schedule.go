@@ -12,7 +12,7 @@ type pass struct {
 	out       *engine.Pass
 	ev        *kv.Events // nil if nobody listens
 	budget    int        // tokens left
-	deferred  bool       // prefills wait for a later step (spec engine-vllm 9.4)
+	deferred  bool       // prefills wait for a later step (spec engine-vllm 9, rule 4)
 	preempted bool       // admissions are over
 	scheduled int        // requests
 

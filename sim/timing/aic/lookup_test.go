@@ -14,7 +14,7 @@ type linear struct{}
 
 func (linear) sol(_, _, c float64) float64 { return c }
 
-// TestCurve is spec 4.1.
+// TestCurve is spec aic-perfmodel 4.1.
 func TestCurve(t *testing.T) {
 	c := curve{[]float64{10, 20, 40}, []float64{1, 3, 4}}
 	for _, q := range []struct {
@@ -38,7 +38,7 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// TestGrid is spec 4.2 on a ragged table.
+// TestGrid is spec aic-perfmodel 4.2 on a ragged table.
 func TestGrid(t *testing.T) {
 	b := newBuilder()
 	for _, p := range [][4]float64{{1, 1, 10, 1}, {1, 1, 20, 2}, {1, 2, 10, 4}, {1, 2, 40, 16}, {2, 1, 10, 9}, {2, 1, 20, 25}, {1, 1, 10, 77}} {
@@ -82,7 +82,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestWorkedLookups are the single lookups of spec 12.3.
+// TestWorkedLookups are the single lookups of spec aic-perfmodel 12.3.
 func TestWorkedLookups(t *testing.T) {
 	m := openModel(t, "h200_sxm", "vllm", ModelConfig{Model: "Qwen/Qwen3-32B", TP: 2})
 	var decode *decodeAttentionOp
@@ -124,7 +124,7 @@ func TestWorkedLookups(t *testing.T) {
 	}
 }
 
-// TestSampleSpan is spec 15: the product is truncated in float64.
+// TestSampleSpan is spec aic-perfmodel 15: the product is truncated in float64.
 func TestSampleSpan(t *testing.T) {
 	for _, q := range [][3]int{{1, 1, 1}, {2, 1, 2}, {10, 9, 11}, {8192, 7372, 9011}, {30, 27, 33}} {
 		if lo, hi := sampleSpan(q[0]); lo != q[1] || hi != q[2] {
@@ -133,7 +133,7 @@ func TestSampleSpan(t *testing.T) {
 	}
 }
 
-// TestQuantDefaults is the observed results of spec 2.3.
+// TestQuantDefaults is the observed results of spec aic-perfmodel 2.3.
 func TestQuantDefaults(t *testing.T) {
 	for _, q := range []struct {
 		model, backend      string

@@ -94,7 +94,7 @@ misc:
   nccl_mem: {1: 0, 2: 10}
   nccl_version: '2.1'`
 
-// miniTree is a systems tree with every channel of spec 3.3.
+// miniTree is a systems tree with every channel of spec aic-perfmodel 3.3.
 func miniTree(t *testing.T) map[string][]byte {
 	line := func(kernel string, n int64, ms float64) gemmLine {
 		return gemmLine{kernel, "bfloat16", 8, n, 64, ms}
@@ -279,7 +279,7 @@ func TestVersionOrders(t *testing.T) {
 	}
 }
 
-// TestLaneOrder is spec 5.3.
+// TestLaneOrder is spec aic-perfmodel 5.3.
 func TestLaneOrder(t *testing.T) {
 	for _, c := range []struct {
 		system, backend, table string

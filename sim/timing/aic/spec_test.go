@@ -15,7 +15,7 @@ func near6(got, want float64) bool { return math.Abs(got-want) <= 6e-7 }
 // exactly accepts a figure printed in full.
 func exactly(got, want float64) bool { return math.Abs(got-want) <= 1e-12*math.Abs(want) }
 
-// TestWorkedTableOfQwen32B is spec 12.1.
+// TestWorkedTableOfQwen32B is spec aic-perfmodel 12.1.
 func TestWorkedTableOfQwen32B(t *testing.T) {
 	prefills := []struct {
 		isl, prefix int
@@ -75,7 +75,7 @@ func TestWorkedTableOfQwen32B(t *testing.T) {
 	}
 }
 
-// TestWorkedSetups is spec 12.2, the systems that are embedded.
+// TestWorkedSetups is spec aic-perfmodel 12.2, the systems that are embedded.
 func TestWorkedSetups(t *testing.T) {
 	for _, c := range []struct {
 		model, system, backend, parallel string
@@ -144,7 +144,7 @@ func checkSetup(t *testing.T, config Config, model, parallel string, questions [
 }
 
 // TestOriginalPackage reads the package's own files. It runs where
-// AIC_SYSTEMS_PATH names its systems directory or wheel (spec 12.2, second table).
+// AIC_SYSTEMS_PATH names its systems directory or wheel (spec aic-perfmodel 12.2, second table).
 func TestOriginalPackage(t *testing.T) {
 	path := os.Getenv("AIC_SYSTEMS_PATH")
 	if path == "" {
@@ -184,7 +184,7 @@ func TestOriginalPackage(t *testing.T) {
 	}
 }
 
-// TestWorkedOps is spec 12.3 to 12.5.
+// TestWorkedOps is spec aic-perfmodel 12.3 to 12.5.
 func TestWorkedOps(t *testing.T) {
 	check := func(costs []OpCost, err error, total float64, want map[string]float64) {
 		t.Helper()
@@ -237,7 +237,7 @@ func TestWorkedOps(t *testing.T) {
 		"proj_gemm": 7.687816747030, "gate_ffn1_gemm": 51.073364067078, "ffn2_gemm": 22.058043197405, "logits_gemm": 0.385484307465})
 }
 
-// TestModes is the checked figures of spec 11.
+// TestModes is the checked figures of spec aic-perfmodel 11.
 func TestModes(t *testing.T) {
 	for _, c := range []struct {
 		system, backend string
@@ -263,7 +263,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestMoreWorkedFigures are the single figures of spec 12.1 and 14.
+// TestMoreWorkedFigures are the single figures of spec aic-perfmodel 12.1 and 14.
 func TestMoreWorkedFigures(t *testing.T) {
 	m := openModel(t, "h200_sxm", "vllm", ModelConfig{Model: "Qwen/Qwen3-32B", TP: 16})
 	if p, d := m.PrefillMs(1, 2048, 0), m.DecodeMs(16, 8192); !near6(p, 152.458896) || !near6(d, 15.229049) {
@@ -280,7 +280,7 @@ func TestMoreWorkedFigures(t *testing.T) {
 	}
 }
 
-// TestWorkedCapacity is spec 12.6.
+// TestWorkedCapacity is spec aic-perfmodel 12.6.
 func TestWorkedCapacity(t *testing.T) {
 	for _, c := range []struct {
 		model, system, backend, parallel string
@@ -315,7 +315,7 @@ func TestWorkedCapacity(t *testing.T) {
 	}
 }
 
-// TestErrorsNameWhatExists is spec 12.7 and 10.
+// TestErrorsNameWhatExists is spec aic-perfmodel 12.7 and 10.
 func TestErrorsNameWhatExists(t *testing.T) {
 	for _, c := range []struct {
 		name  string

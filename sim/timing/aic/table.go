@@ -14,7 +14,7 @@ type sliceKey [9]int32
 // (spec aic-perfmodel 3.3). It never changes after loading.
 type table struct {
 	words  []string
-	slices []slice // first-seen order; for GEMM the site order of spec 4.3
+	slices []slice // first-seen order; for GEMM the site order of spec aic-perfmodel 4.3
 	index  map[sliceKey]int32
 }
 
