@@ -33,7 +33,7 @@ func New(cfg Config) (*Sim, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, cap: cfg.MaxSimTimeMs}
+	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, capMs: cfg.MaxSimTimeMs}
 	s.collector = metrics.NewCollector(metrics.Options{
 		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: workload.PlayOutcomes(cfg.Source) != nil,
 		Requests: workload.Total(cfg.Source)})
@@ -41,7 +41,7 @@ func New(cfg Config) (*Sim, error) {
 	// count: their gaps wait with the request.
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)
 	s.handoffs.open = map[int64]int32{}
-	s.lifecycle.tell = cfg.Observers.Operation
+	s.lifecycle.observer = cfg.Observers.Operation
 	s.handoffs.sourceFirst = cfg.Decode.Rank.Backend != engine.SGLang
 	s.telemetry.armedMs, s.telemetry.on = math.Inf(1), cfg.Telemetry.IntervalMs > 0 && cfg.Telemetry.Sink != nil
 	if cfg.Disaggregated {
@@ -61,7 +61,7 @@ func New(cfg Config) (*Sim, error) {
 
 func (s *Sim) addPool(at **pool, stage uint8, kind metrics.Pool, cfg PoolConfig, side router.Side) error {
 	p := &pool{stage: stage, kind: kind, cfg: cfg}
-	p.tallier, _ = cfg.Rank.Timing.(timing.Tallier)
+	p.extrapolation, _ = cfg.Rank.Timing.(timing.ExtrapolationCounter)
 	var err error
 	if p.placement, err = newPlacement(s.cfg.Router, cfg, side); err != nil {
 		return &Error{InvalidSpec, err}

@@ -7,7 +7,7 @@ import (
 )
 
 // admit records the admissions of a pass that starts now.
-func (s *Sim) admit(w *worker, rank int32, admissions []engine.Admission) {
+func (s *Sim) recordAdmissions(w *worker, rank int32, admissions []engine.Admission) {
 	for _, a := range admissions {
 		q := s.slots.At(a.Req)
 		rec := &q.rec
@@ -51,7 +51,7 @@ func (s *Sim) complete(w *worker) error {
 	run := w.inRun
 	if run {
 		w.inRun = false
-		if err := s.showRun(w, len(w.ends)); err != nil {
+		if err := s.publishRun(w, len(w.ends)); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Sim) complete(w *worker) error {
 // and leaves only the boundary itself.
 func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 	rk := &w.ranks[rank]
-	s.touch(rk)
+	s.refreshGauges(rk)
 	if s.prefill != nil {
 		s.handoffs.wakeDeferred(rk)
 	}
@@ -86,7 +86,7 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 		if rk.ran {
 			signals, held = rk.pass.Signals, rk.pass.Held
 			s.collector.CommittedPrefill(rk.pass.Metrics.PrefillTokens)
-			if err := s.observe(w, rank, &rk.pass.Events); err != nil {
+			if err := s.publishEvents(w, rank, &rk.pass.Events); err != nil {
 				return err
 			}
 			rk.pass.Events.Reset()
@@ -96,10 +96,10 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 		}
 	}
 	if s.prefill != nil {
-		return s.handoffs.boundary(s, w, rank, signals, held)
+		return s.handoffs.onPassEnd(s, w, rank, signals, held)
 	}
 	for _, sig := range signals {
-		if err := s.signal(w, sig); err != nil {
+		if err := s.applySignal(w, sig); err != nil {
 			return err
 		}
 	}
@@ -107,36 +107,36 @@ func (s *Sim) completeRank(w *worker, rank int32, run bool) error {
 }
 
 // signal applies one output signal of an aggregated worker.
-func (s *Sim) signal(w *worker, sig engine.Signal) error {
+func (s *Sim) applySignal(w *worker, sig engine.Signal) error {
 	q := s.slots.At(sig.Req)
 	if sig.Tokens > 0 {
 		s.token(sig.Req, sig.Tokens, s.nowMs)
 	}
 	p := w.pool
 	if sig.End == engine.Running {
-		if q.sawOut {
+		if q.firstSignalSeen {
 			return nil
 		}
-		q.sawOut = true
+		q.firstSignalSeen = true
 		b := s.routeBuf()
 		b.routes = p.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
-		return s.released(p, b.routes)
+		return s.dispatchReleased(p, b.routes)
 	}
 	w.inflight--
 	b := s.routeBuf()
 	b.routes = p.placement.Terminal(sig.Req, s.nowMs, b.routes)
 	if sig.End == engine.Rejected {
-		s.end(sig.Req, metrics.Rejected, sig.Reason.String())
+		s.finishRequest(sig.Req, metrics.Rejected, sig.Reason.String())
 	} else {
-		s.end(sig.Req, metrics.Completed, "")
+		s.finishRequest(sig.Req, metrics.Completed, "")
 	}
 	s.slots.release(sig.Req)
-	return s.released(p, b.routes)
+	return s.dispatchReleased(p, b.routes)
 }
 
 // end closes the books of a request at its terminal event: collector, traffic,
 // workload. Its slot lives on until the caller releases it.
-func (s *Sim) end(id int32, status metrics.Status, reason string) {
+func (s *Sim) finishRequest(id int32, status metrics.Status, reason string) {
 	q := s.slots.At(id)
 	rec := &q.rec
 	rec.Status, rec.Reason, rec.TerminalMs = status, reason, s.nowMs
@@ -147,20 +147,20 @@ func (s *Sim) end(id int32, status metrics.Status, reason string) {
 		s.scaling.window.Completed(rec)
 	}
 	s.collector.Finish(rec)
-	how := workload.Completed
+	outcome := workload.Completed
 	switch status {
 	case metrics.Rejected:
-		how = workload.Rejected
+		outcome = workload.Rejected
 	case metrics.Canceled, metrics.Failed:
-		how = workload.Failed
+		outcome = workload.Failed
 	}
-	s.src.Done(q.src.Handle, s.nowMs, rec.Output, how)
+	s.src.Done(q.src.Handle, s.nowMs, rec.Output, outcome)
 }
 
 // touch refreshes the gauges of a rank after a command or a completion. It is then
 // that its preemptions are counted: a request that arrives during a pass shows those
 // of the pass.
-func (s *Sim) touch(rk *rank) {
+func (s *Sim) refreshGauges(rk *rank) {
 	if !s.telemetry.on {
 		return
 	}

@@ -87,8 +87,8 @@ func (s *Sim) blockedRequest() string {
 	cfg := &s.decode.cfg.Rank
 	where := "queued in the router"
 	p, w, r := s.decode, first.worker, first.rank
-	if w < 0 && s.prefill != nil && first.hand.pworker >= 0 {
-		p, w, r = s.prefill, first.hand.pworker, first.hand.prank
+	if w < 0 && s.prefill != nil && first.handoff.prefillWorker >= 0 {
+		p, w, r = s.prefill, first.handoff.prefillWorker, first.handoff.prefillRank
 		cfg = &p.cfg.Rank
 	}
 	if w >= 0 {

@@ -27,20 +27,20 @@ type action struct {
 
 // handoff is the coordinator's view of one request. Facts only ever become true.
 type handoff struct {
-	ordinal         int64
-	pworker, prank  int32 // prefill worker and rank, -1 before placement
-	freshTokens     int32 // of the reserved destination
-	placedPrefill   bool
-	placedDecode    bool
-	sourceLive      bool // the prefill scheduler knows the request
-	destinationLive bool // the decode scheduler knows the request
-	held, reserved  bool
-	decodeDone      bool
-	closed          bool // source released, or cleanup done
-	failing         bool
-	cancelsOpen     int8
-	failStatus      metrics.Status
-	failReason      string
+	ordinal                    int64
+	prefillWorker, prefillRank int32 // prefill worker and rank, -1 before placement
+	freshTokens                int32 // of the reserved destination
+	placedPrefill              bool
+	placedDecode               bool
+	sourceLive                 bool // the prefill scheduler knows the request
+	destinationLive            bool // the decode scheduler knows the request
+	held, reserved             bool
+	decodeDone                 bool
+	closed                     bool // source released, or cleanup done
+	failing                    bool
+	cancelsOpen                int8
+	failStatus                 metrics.Status
+	failReason                 string
 }
 
 // handoffs is the coordinator of a disaggregated run: one global FIFO of actions.
@@ -66,7 +66,7 @@ func (h *handoffs) push(kind actionKind, req int32) {
 // start opens the handoff of an arrived request and enqueues its first action.
 func (h *handoffs) start(s *Sim, id int32) {
 	h.ordinals++
-	s.slots.At(id).hand = handoff{ordinal: h.ordinals, pworker: -1, prank: -1}
+	s.slots.At(id).handoff = handoff{ordinal: h.ordinals, prefillWorker: -1, prefillRank: -1}
 	if h.sourceFirst {
 		h.push(submitPrefill, id)
 	} else {
@@ -111,12 +111,12 @@ func (h *handoffs) placeOn(s *Sim, p *pool, a action) error {
 	if err != nil || queued {
 		return err
 	}
-	return h.routed(s, p, route)
+	return h.submitRouted(s, p, route)
 }
 
-// routed sends a placed request to its scheduler: as a source to the prefill pool,
+// submitRouted sends a placed request to its scheduler: as a source to the prefill pool,
 // as a destination to the decode pool.
-func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
+func (h *handoffs) submitRouted(s *Sim, p *pool, r router.Route) error {
 	q := s.slots.At(r.Req)
 	w := p.workers[r.Worker]
 	if err := s.settle(w); err != nil {
@@ -126,62 +126,62 @@ func (h *handoffs) routed(s *Sim, p *pool, r router.Route) error {
 	req := engine.Request{ID: r.Req, PromptTokens: q.src.PromptTokens, OutputTokens: q.src.OutputTokens, Prompt: q.src.Prompt}
 	w.inflight++
 	defer s.wake(w)
-	defer s.touch(rk)
+	defer s.refreshGauges(rk)
 	if p == s.prefill {
 		req.OutputTokens = min(req.OutputTokens, 1)
-		q.hand.pworker, q.hand.prank, q.hand.placedPrefill, q.hand.sourceLive = r.Worker, r.Rank, true, true
+		q.handoff.prefillWorker, q.handoff.prefillRank, q.handoff.placedPrefill, q.handoff.sourceLive = r.Worker, r.Rank, true, true
 		s.countHit(r)
-		rk.hand.SubmitSource(req)
+		rk.handoff.SubmitSource(req)
 		return nil
 	}
-	q.worker, q.rank, q.hand.placedDecode = r.Worker, r.Rank, true
-	if why := rk.hand.Accept(req); why != engine.NoReason {
+	q.worker, q.rank, q.handoff.placedDecode = r.Worker, r.Rank, true
+	if why := rk.handoff.Accept(req); why != engine.NoReason {
 		w.inflight--
 		if d := q.rec.Detail; d != nil {
 			d.DecodeScheduler = -1 // chosen, never assigned
 		}
-		return h.fail(s, r.Req, metrics.Failed, why.String())
+		return h.startCleanup(s, r.Req, metrics.Failed, why.String())
 	}
-	q.hand.destinationLive = true
+	q.handoff.destinationLive = true
 	rk.pending++
-	rk.mayTry = true
+	rk.mayReserve = true
 	if w.busy {
 		return nil
 	}
-	return h.attempt(s, w, r.Rank)
+	return h.tryReservation(s, w, r.Rank)
 }
 
-// attempt tries the head of a rank's pending destinations once.
-func (h *handoffs) attempt(s *Sim, w *worker, rank int32) error {
+// tryReservation tries the head of a rank's pending destinations once.
+func (h *handoffs) tryReservation(s *Sim, w *worker, rank int32) error {
 	rk := &w.ranks[rank]
 	if rk.pending == 0 {
 		return nil
 	}
-	res, ok := rk.hand.TryReserve(&h.events)
-	rk.mayTry = ok
+	res, ok := rk.handoff.TryReserve(&h.events)
+	rk.mayReserve = ok
 	if err := h.flushEvents(s, w, rank); err != nil || !ok {
 		return err
 	}
 	rk.pending--
-	return h.reserved(s, res)
+	return h.onReserved(s, res)
 }
 
 // flushEvents hands the KV events of a command to the placement.
 func (h *handoffs) flushEvents(s *Sim, w *worker, rank int32) error {
-	err := s.observe(w, rank, &h.events)
+	err := s.publishEvents(w, rank, &h.events)
 	h.events.Reset()
 	return err
 }
 
-// reserved applies the fact that a destination got its blocks.
-func (h *handoffs) reserved(s *Sim, r engine.Reservation) error {
+// onReserved applies the fact that a destination got its blocks.
+func (h *handoffs) onReserved(s *Sim, r engine.Reservation) error {
 	q := s.slots.At(r.Req)
-	q.hand.reserved, q.hand.freshTokens = true, r.FreshTokens
+	q.handoff.reserved, q.handoff.freshTokens = true, r.FreshTokens
 	if d := q.rec.Detail; d != nil && d.DestinationReservedMs == metrics.Unset {
 		d.DestinationReservedMs = s.nowMs
 	}
 	switch {
-	case q.hand.held:
+	case q.handoff.held:
 		h.push(startTransfer, r.Req)
 	case !h.sourceFirst:
 		h.push(submitPrefill, r.Req)
@@ -189,17 +189,17 @@ func (h *handoffs) reserved(s *Sim, r engine.Reservation) error {
 	return nil
 }
 
-// sourceHeld applies the fact that a prompt is computed and its blocks wait.
-func (h *handoffs) sourceHeld(s *Sim, id int32) {
+// onSourceHeld applies the fact that a prompt is computed and its blocks wait.
+func (h *handoffs) onSourceHeld(s *Sim, id int32) {
 	q := s.slots.At(id)
-	q.hand.held = true
+	q.handoff.held = true
 	if d := q.rec.Detail; d != nil && d.SourceHeldMs == metrics.Unset {
 		d.SourceHeldMs = s.nowMs
 	}
 	switch {
-	case q.hand.failing:
+	case q.handoff.failing:
 		// the cancel that waits for the worker will drop it
-	case q.hand.reserved:
+	case q.handoff.reserved:
 		h.push(startTransfer, id)
 	case h.sourceFirst:
 		h.push(reserveDestination, id)
@@ -212,7 +212,7 @@ func (h *handoffs) command(s *Sim, a action) error {
 	q := s.slots.At(a.req)
 	p, wid, rid := s.decode, q.worker, q.rank
 	if a.kind == releaseSource || a.kind == cancelSource {
-		p, wid, rid = s.prefill, q.hand.pworker, q.hand.prank
+		p, wid, rid = s.prefill, q.handoff.prefillWorker, q.handoff.prefillRank
 	}
 	w := p.workers[wid]
 	if err := s.settle(w); err != nil {
@@ -225,31 +225,31 @@ func (h *handoffs) command(s *Sim, a action) error {
 	}
 	switch a.kind {
 	case activateDestination:
-		rk.hand.Activate(a.req, &h.events)
+		rk.handoff.Activate(a.req, &h.events)
 	case releaseSource:
-		rk.hand.ReleaseSource(a.req, &h.events)
+		rk.handoff.ReleaseSource(a.req, &h.events)
 	case cancelSource:
-		rk.hand.CancelSource(a.req, &h.events)
+		rk.handoff.CancelSource(a.req, &h.events)
 	case cancelDestination:
-		if !q.hand.reserved {
+		if !q.handoff.reserved {
 			rk.pending--
 		}
-		rk.hand.CancelDestination(a.req, &h.events)
+		rk.handoff.CancelDestination(a.req, &h.events)
 	}
 	s.wake(w)
-	defer s.touch(rk) // after the attempt
+	defer s.refreshGauges(rk) // after the attempt
 	if err := h.flushEvents(s, w, rid); err != nil {
 		return err
 	}
-	if err := h.applied(s, a, w); err != nil {
+	if err := h.onCommandDone(s, a, w); err != nil {
 		return err
 	}
-	rk.mayTry = true
-	return h.attempt(s, w, rid)
+	rk.mayReserve = true
+	return h.tryReservation(s, w, rid)
 }
 
 // applied moves the coordinator on after a command.
-func (h *handoffs) applied(s *Sim, a action, w *worker) error {
+func (h *handoffs) onCommandDone(s *Sim, a action, w *worker) error {
 	q := s.slots.At(a.req)
 	d := q.rec.Detail
 	switch a.kind {
@@ -259,7 +259,7 @@ func (h *handoffs) applied(s *Sim, a action, w *worker) error {
 		}
 		h.push(releaseSource, a.req)
 	case releaseSource:
-		q.hand.sourceLive = false
+		q.handoff.sourceLive = false
 		w.inflight--
 		if d != nil {
 			d.SourceReleasedMs = s.nowMs
@@ -267,12 +267,12 @@ func (h *handoffs) applied(s *Sim, a action, w *worker) error {
 		return h.close(s, a.req)
 	case cancelSource, cancelDestination:
 		if a.kind == cancelSource {
-			q.hand.sourceLive = false
+			q.handoff.sourceLive = false
 		} else {
-			q.hand.destinationLive = false
+			q.handoff.destinationLive = false
 		}
 		w.inflight--
-		if q.hand.cancelsOpen--; q.hand.cancelsOpen == 0 {
+		if q.handoff.cancelsOpen--; q.handoff.cancelsOpen == 0 {
 			return h.closeFailed(s, a.req)
 		}
 	}
@@ -283,28 +283,28 @@ func (h *handoffs) applied(s *Sim, a action, w *worker) error {
 // its decode terminal, which may already be behind it.
 func (h *handoffs) close(s *Sim, id int32) error {
 	q := s.slots.At(id)
-	q.hand.closed = true
+	q.handoff.closed = true
 	b := s.routeBuf()
 	b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
-	if q.hand.decodeDone {
+	if q.handoff.decodeDone {
 		s.slots.release(id)
 	}
-	return s.released(s.prefill, b.routes)
+	return s.dispatchReleased(s.prefill, b.routes)
 }
 
 // fail starts the cleanup of a request that cannot go on.
-func (h *handoffs) fail(s *Sim, id int32, status metrics.Status, reason string) error {
+func (h *handoffs) startCleanup(s *Sim, id int32, status metrics.Status, reason string) error {
 	q := s.slots.At(id)
-	q.hand.failing, q.hand.failStatus, q.hand.failReason = true, status, reason
-	if q.hand.sourceLive {
-		q.hand.cancelsOpen++
+	q.handoff.failing, q.handoff.failStatus, q.handoff.failReason = true, status, reason
+	if q.handoff.sourceLive {
+		q.handoff.cancelsOpen++
 		h.push(cancelSource, id)
 	}
-	if q.hand.destinationLive {
-		q.hand.cancelsOpen++
+	if q.handoff.destinationLive {
+		q.handoff.cancelsOpen++
 		h.push(cancelDestination, id)
 	}
-	if q.hand.cancelsOpen == 0 {
+	if q.handoff.cancelsOpen == 0 {
 		return h.closeFailed(s, id)
 	}
 	return nil
@@ -314,17 +314,17 @@ func (h *handoffs) fail(s *Sim, id int32, status metrics.Status, reason string) 
 func (h *handoffs) closeFailed(s *Sim, id int32) error {
 	q := s.slots.At(id)
 	var err error
-	if q.hand.placedPrefill {
+	if q.handoff.placedPrefill {
 		b := s.routeBuf()
 		b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
-		err = s.released(s.prefill, b.routes)
+		err = s.dispatchReleased(s.prefill, b.routes)
 	}
-	if q.hand.placedDecode && err == nil {
+	if q.handoff.placedDecode && err == nil {
 		b := s.routeBuf()
 		b.routes = s.decode.placement.Terminal(id, s.nowMs, b.routes)
-		err = s.released(s.decode, b.routes)
+		err = s.dispatchReleased(s.decode, b.routes)
 	}
-	s.end(id, q.hand.failStatus, q.hand.failReason)
+	s.finishRequest(id, q.handoff.failStatus, q.handoff.failReason)
 	s.slots.release(id)
 	return err
 }
@@ -339,14 +339,14 @@ func (h *handoffs) wakeDeferred(rk *rank) {
 
 // boundary applies what a finished pass of one rank means for handoffs: deferred
 // commands wake, one pending destination is tried, then the signals and facts.
-func (h *handoffs) boundary(s *Sim, w *worker, rank int32, signals []engine.Signal, held []int32) error {
+func (h *handoffs) onPassEnd(s *Sim, w *worker, rank int32, signals []engine.Signal, held []int32) error {
 	rk := &w.ranks[rank]
 	var res engine.Reservation
 	got := false
 	if rk.pending > 0 {
-		res, got = rk.hand.TryReserve(&h.events)
-		rk.mayTry = got
-		s.touch(rk)
+		res, got = rk.handoff.TryReserve(&h.events)
+		rk.mayReserve = got
+		s.refreshGauges(rk)
 		if err := h.flushEvents(s, w, rank); err != nil {
 			return err
 		}
@@ -363,28 +363,28 @@ func (h *handoffs) boundary(s *Sim, w *worker, rank int32, signals []engine.Sign
 		}
 	}
 	for _, id := range held {
-		h.sourceHeld(s, id)
+		h.onSourceHeld(s, id)
 	}
 	if !got {
 		return nil
 	}
 	rk.pending--
-	return h.reserved(s, res)
+	return h.onReserved(s, res)
 }
 
 // prefillSignal: the token of a prefill pass is not a measured token.
 func (h *handoffs) prefillSignal(s *Sim, w *worker, sig engine.Signal) error {
 	if sig.End == engine.Rejected {
 		w.inflight--
-		s.slots.At(sig.Req).hand.sourceLive = false
-		return h.fail(s, sig.Req, metrics.Rejected, sig.Reason.String())
+		s.slots.At(sig.Req).handoff.sourceLive = false
+		return h.startCleanup(s, sig.Req, metrics.Rejected, sig.Reason.String())
 	}
 	if sig.End != engine.Completed {
 		return nil
 	}
 	b := s.routeBuf()
 	b.routes = s.prefill.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
-	return s.released(s.prefill, b.routes)
+	return s.dispatchReleased(s.prefill, b.routes)
 }
 
 func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
@@ -396,16 +396,16 @@ func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
 	}
 	w.inflight--
 	q := s.slots.At(sig.Req)
-	q.hand.decodeDone, q.hand.destinationLive = true, false
+	q.handoff.decodeDone, q.handoff.destinationLive = true, false
 	b := s.routeBuf()
 	b.routes = s.decode.placement.Terminal(sig.Req, s.nowMs, b.routes)
 	if sig.End == engine.Rejected {
-		s.end(sig.Req, metrics.Rejected, sig.Reason.String())
+		s.finishRequest(sig.Req, metrics.Rejected, sig.Reason.String())
 	} else {
-		s.end(sig.Req, metrics.Completed, "")
+		s.finishRequest(sig.Req, metrics.Completed, "")
 	}
-	if q.hand.closed {
+	if q.handoff.closed {
 		s.slots.release(sig.Req)
 	}
-	return s.released(s.decode, b.routes)
+	return s.dispatchReleased(s.decode, b.routes)
 }

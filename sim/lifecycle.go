@@ -42,40 +42,40 @@ func (s workerState) String() string {
 // operation stays open while its instant lasts, since a worker that is empty when it
 // is told to drain leaves within the same operation.
 type lifecycle struct {
-	tell func(*Operation) error
-	next int
-	open [3]Operation // [stage]
-	set  [3]bool      // [stage], open holds one
-	err  error        // of the observer
+	observer    func(*Operation) error
+	nextOrdinal int
+	open        [3]Operation // [stage]
+	isOpen      [3]bool      // [stage], open holds one
+	err         error        // of the observer
 }
 
 // beginOperation opens an operation on a pool whose workers are still as they were; those
 // before it end.
 func (s *Sim) beginOperation(p *pool, cause Cause, tick, origin int) {
 	l := &s.lifecycle
-	if l.tell == nil {
+	if l.observer == nil {
 		return
 	}
 	for _, q := range s.pools {
-		if l.set[q.stage] && (q == p || l.open[q.stage].AtMs < s.nowMs) {
+		if l.isOpen[q.stage] && (q == p || l.open[q.stage].AtMs < s.nowMs) {
 			s.endOperations()
 		}
 	}
 	o := &l.open[p.stage]
-	*o = Operation{Ordinal: l.next, AtMs: s.nowMs, Pool: p.kind, Cause: cause, Tick: tick, Origin: origin,
+	*o = Operation{Ordinal: l.nextOrdinal, AtMs: s.nowMs, Pool: p.kind, Cause: cause, Tick: tick, Origin: origin,
 		Transitions: o.Transitions[:0], Released: o.Released[:0],
 		Active: o.Active[:0], Starting: o.Starting[:0], Draining: o.Draining[:0]}
-	l.set[p.stage] = true
-	l.next++
+	l.isOpen[p.stage] = true
+	l.nextOrdinal++
 }
 
-// turn changes the state of a worker; from is "" for a new one. A worker remembers
+// setState changes the state of a worker; from is "" for a new one. A worker remembers
 // the operation that began its start or its drain.
-func (s *Sim) turn(w *worker, from string, to workerState) {
+func (s *Sim) setState(w *worker, from string, to workerState) {
 	cancelled := w.state == starting && to == removed
 	w.state = to
 	l := &s.lifecycle
-	if l.tell == nil {
+	if l.observer == nil {
 		return
 	}
 	o := &l.open[w.pool.stage]
@@ -90,7 +90,7 @@ func (s *Sim) turn(w *worker, from string, to workerState) {
 func (s *Sim) beginDrained(w *worker) {
 	l := &s.lifecycle
 	o := &l.open[w.pool.stage]
-	now := l.set[w.pool.stage] && o.AtMs == s.nowMs
+	now := l.isOpen[w.pool.stage] && o.AtMs == s.nowMs
 	switch {
 	case now && o.Ordinal == w.origin:
 	case now && o.Cause == DrainSettlement:
@@ -102,9 +102,9 @@ func (s *Sim) beginDrained(w *worker) {
 	}
 }
 
-// creditRelease adds requests that a change of the pool let go.
-func (s *Sim) creditRelease(p *pool, req int32) {
-	if l := &s.lifecycle; l.tell != nil && l.set[p.stage] {
+// recordReleased adds requests that a change of the pool let go.
+func (s *Sim) recordReleased(p *pool, req int32) {
+	if l := &s.lifecycle; l.observer != nil && l.isOpen[p.stage] {
 		o := &l.open[p.stage]
 		o.Released = append(o.Released, s.slots.At(req).rec.Ordinal)
 	}
@@ -116,17 +116,17 @@ func (s *Sim) endOperations() {
 	for {
 		var first *pool
 		for _, p := range s.pools {
-			if l.set[p.stage] && (first == nil || l.open[p.stage].Ordinal < l.open[first.stage].Ordinal) {
+			if l.isOpen[p.stage] && (first == nil || l.open[p.stage].Ordinal < l.open[first.stage].Ordinal) {
 				first = p
 			}
 		}
 		if first == nil {
 			return
 		}
-		l.set[first.stage] = false
+		l.isOpen[first.stage] = false
 		o := &l.open[first.stage]
-		o.Active, o.Starting, o.Draining = first.list(o.Active, o.Starting, o.Draining)
-		if err := l.tell(o); err != nil && l.err == nil {
+		o.Active, o.Starting, o.Draining = first.idsByState(o.Active, o.Starting, o.Draining)
+		if err := l.observer(o); err != nil && l.err == nil {
 			l.err = err
 		}
 	}

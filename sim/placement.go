@@ -45,9 +45,9 @@ func (s *Sim) releaseArrivals() (bool, error) {
 
 // arrive opens the books of one request.
 func (s *Sim) arrive(r *workload.Request) int32 {
-	id := s.slots.take()
+	id := s.slots.allocate()
 	q := s.slots.At(id)
-	q.src, q.worker, q.rank, q.sawOut = r, -1, -1, false
+	q.src, q.worker, q.rank, q.firstSignalSeen = r, -1, -1, false
 	q.rec.Reset()
 	q.rec.Ordinal, q.rec.ArrivalMs = r.Ordinal, r.ArrivalMs
 	q.rec.Input, q.rec.Requested = r.PromptTokens, r.OutputTokens
@@ -91,7 +91,7 @@ func (s *Sim) place(p *pool, id int32) (route router.Route, queued bool, err err
 	if err != nil {
 		return route, false, policyError(err)
 	}
-	s.noteRouting(p, q, route, queued)
+	s.recordRouting(p, q, route, queued)
 	return route, queued, nil
 }
 
@@ -135,13 +135,13 @@ func (s *Sim) dispatch(route router.Route) error {
 	rk := &w.ranks[route.Rank]
 	rk.core.Submit(engine.Request{ID: route.Req, PromptTokens: q.src.PromptTokens,
 		OutputTokens: q.src.OutputTokens, Prompt: q.src.Prompt})
-	s.touch(rk)
+	s.refreshGauges(rk)
 	s.wake(w)
 	return nil
 }
 
 // released dispatches requests that a hook let go, in order.
-func (s *Sim) released(p *pool, routes []router.Route) error {
+func (s *Sim) dispatchReleased(p *pool, routes []router.Route) error {
 	if p.fault != nil && p.fault.Err() != nil {
 		return policyError(p.fault.Err())
 	}
@@ -151,12 +151,12 @@ func (s *Sim) released(p *pool, routes []router.Route) error {
 	s.depth++
 	defer func() { s.depth-- }()
 	for _, r := range routes {
-		s.noteRelease(p, r)
+		s.recordRelease(p, r)
 		var err error
 		if s.prefill == nil {
 			err = s.dispatch(r)
 		} else {
-			err = s.handoffs.routed(s, p, r)
+			err = s.handoffs.submitRouted(s, p, r)
 		}
 		if err != nil {
 			return err
@@ -166,7 +166,7 @@ func (s *Sim) released(p *pool, routes []router.Route) error {
 }
 
 // observe hands the KV events of one rank to whoever listens.
-func (s *Sim) observe(w *worker, rank int32, ev *kv.Events) error {
+func (s *Sim) publishEvents(w *worker, rank int32, ev *kv.Events) error {
 	if len(ev.Items) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s *Sim) observe(w *worker, rank int32, ev *kv.Events) error {
 	}
 	b := s.routeBuf()
 	b.routes = w.pool.placement.Observe(router.Rank{Worker: w.id, Rank: rank}, ev, s.nowMs, b.routes)
-	return s.released(w.pool, b.routes)
+	return s.dispatchReleased(w.pool, b.routes)
 }
 
 // countHit feeds the hit rate of a placement to the traffic windows.
@@ -199,7 +199,7 @@ func (s *Sim) countAccepts(p *pool, accepted, forwards int64) {
 }
 
 // noteRouting appends a routing_history entry (capture only).
-func (s *Sim) noteRouting(p *pool, q *request, r router.Route, queued bool) {
+func (s *Sim) recordRouting(p *pool, q *request, r router.Route, queued bool) {
 	d := q.rec.Detail
 	if d == nil {
 		return
@@ -216,7 +216,7 @@ func (s *Sim) noteRouting(p *pool, q *request, r router.Route, queued bool) {
 }
 
 // noteRelease completes the entry of a request that leaves the router's queue.
-func (s *Sim) noteRelease(p *pool, r router.Route) {
+func (s *Sim) recordRelease(p *pool, r router.Route) {
 	q := s.slots.At(r.Req)
 	if q.rec.Detail == nil {
 		return

@@ -18,31 +18,31 @@ const (
 
 // pool is the set of workers of one role with its placement policy.
 type pool struct {
-	stage     uint8
-	kind      metrics.Pool
-	cfg       PoolConfig
-	placement router.Placement
-	fault     faulty         // of the placement, if it has one to tell
-	tallier   timing.Tallier // the timing model, if it counts what it priced
-	workers   []*worker      // [id]; nil once removed, ids are never used again
-	present   []*worker      // those not removed, ids ascending
-	ready     bitset         // idle workers that may have work
-	draining  int
-	alive     int // active + starting + draining
-	active    int
-	workerMs  float64 // integral of alive over the clock, up to countedMs
-	countedMs float64
-	waiting   []action         // disaggregated: actions parked until a worker is active
-	gone      metrics.Counters // counted by removed workers since the last sample
+	stage         uint8
+	kind          metrics.Pool
+	cfg           PoolConfig
+	placement     router.Placement
+	fault         faulty                      // of the placement, if it has one to tell
+	extrapolation timing.ExtrapolationCounter // the timing model, if it counts what it priced
+	workers       []*worker                   // [id]; nil once removed, ids are never used again
+	present       []*worker                   // those not removed, ids ascending
+	ready         bitset                      // idle workers that may have work
+	draining      int
+	alive         int // active + starting + draining
+	active        int
+	workerMs      float64 // integral of alive over the clock, up to countedMs
+	countedMs     float64
+	waiting       []action         // disaggregated: actions parked until a worker is active
+	removedCounts metrics.Counters // counted by removed workers since the last sample
 }
 
 // faulty is a placement whose released requests can fail, which its hooks have no
 // other way to say.
 type faulty interface{ Err() error }
 
-// list returns the ids of the pool's workers by state, ascending, in the room of
+// idsByState returns the ids of the pool's workers by state, ascending, in the room of
 // three older lists.
-func (p *pool) list(up, coming, going []int32) (_, _, _ []int32) {
+func (p *pool) idsByState(up, coming, going []int32) (_, _, _ []int32) {
 	up, coming, going = up[:0], coming[:0], going[:0]
 	for _, w := range p.present {
 		switch w.state {
@@ -108,7 +108,7 @@ func (s *Sim) addWorker(p *pool, state workerState) (*worker, error) {
 			return nil, err
 		}
 		w.ranks[i].core = core
-		w.ranks[i].hand = core.Handoff()
+		w.ranks[i].handoff = core.Handoff()
 		w.ranks[i].gauges = core.Gauges()
 		w.ranks[i].lastMs = s.nowMs
 	}
@@ -183,7 +183,7 @@ func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
 			if rk.pass.Err != nil {
 				return true, false, &Error{EngineFault, rk.pass.Err}
 			}
-			s.admit(w, int32(i), rk.pass.Admissions)
+			s.recordAdmissions(w, int32(i), rk.pass.Admissions)
 			if n := int64(len(rk.pass.Preempted)); n > 0 {
 				s.collector.Preempted(n)
 			}
@@ -218,7 +218,7 @@ func (s *Sim) reserveAtEnd(w *worker) (bool, error) {
 	reserved := false
 	for i := range w.ranks {
 		before := w.ranks[i].pending
-		if err := s.handoffs.attempt(s, w, int32(i)); err != nil {
+		if err := s.handoffs.tryReservation(s, w, int32(i)); err != nil {
 			return false, err
 		}
 		reserved = reserved || w.ranks[i].pending < before

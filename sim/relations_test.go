@@ -116,44 +116,44 @@ func (d *draw) run(tb testing.TB, mod func(*sim.Config)) (*simtest.Outcome, erro
 	return simtest.TryRun(tb, c)
 }
 
-// tally counts decode passes, and as outside those whose context has an odd number.
-type tally struct {
+// passCounter counts decode passes, and as outside those whose context has an odd number.
+type passCounter struct {
 	timing.Model
 	passes, outside int64
 }
 
-var _ timing.Tallier = (*tally)(nil)
+var _ timing.ExtrapolationCounter = (*passCounter)(nil)
 
-func (t *tally) count(f timing.Far) {
+func (t *passCounter) count(f timing.Extrapolation) {
 	t.passes++
 	if f.Outside {
 		t.outside++
 	}
 }
 
-func odd(activeKV int64) timing.Far { return timing.Far{Outside: activeKV%2 == 1} }
+func odd(activeKV int64) timing.Extrapolation { return timing.Extrapolation{Outside: activeKV%2 == 1} }
 
-func (t *tally) DecodeMs(n, activeKV, totalKV int64) float64 {
+func (t *passCounter) DecodeMs(n, activeKV, totalKV int64) float64 {
 	t.count(odd(activeKV))
 	return t.Model.DecodeMs(n, activeKV, totalKV)
 }
 
-func (t *tally) DecodeSeriesFar(n, activeKV, totalKV int64, dst []float64, far []timing.Far) {
+func (t *passCounter) DecodeSeriesExtrapolation(n, activeKV, totalKV int64, dst []float64, dist []timing.Extrapolation) {
 	t.Model.DecodeSeries(n, activeKV, totalKV, dst)
-	for j := range far {
-		far[j] = odd(activeKV + int64(j)*n)
+	for j := range dist {
+		dist[j] = odd(activeKV + int64(j)*n)
 	}
 }
 
-func (t *tally) Tally(_, _ int64, far []timing.Far) {
-	for _, f := range far {
+func (t *passCounter) CountExtrapolation(_, _ int64, dist []timing.Extrapolation) {
+	for _, f := range dist {
 		t.count(f)
 	}
 }
 
-// tallied makes a run count its decode passes, by role.
-func tallied(c *sim.Config) (prefill, decode *tally) {
-	prefill, decode = &tally{Model: c.Prefill.Rank.Timing}, &tally{Model: c.Decode.Rank.Timing}
+// withCounters makes a run count its decode passes, by role.
+func withCounters(c *sim.Config) (prefill, decode *passCounter) {
+	prefill, decode = &passCounter{Model: c.Prefill.Rank.Timing}, &passCounter{Model: c.Decode.Rank.Timing}
 	c.Decode.Rank.Timing = decode
 	if c.Disaggregated {
 		c.Prefill.Rank.Timing = prefill
@@ -185,9 +185,9 @@ func TestDecodeRunsEqualPassByPass(t *testing.T) {
 	ended := 0
 	for k := range draws {
 		d := newDraw(t, k)
-		var p1, p2, d1, d2 *tally
-		fast, err1 := d.run(t, func(c *sim.Config) { p1, d1 = tallied(c) })
-		slow, err2 := d.run(t, func(c *sim.Config) { p2, d2 = tallied(c); c.SlowPath = true })
+		var p1, p2, d1, d2 *passCounter
+		fast, err1 := d.run(t, func(c *sim.Config) { p1, d1 = withCounters(c) })
+		slow, err2 := d.run(t, func(c *sim.Config) { p2, d2 = withCounters(c); c.SlowPath = true })
 		if fmt.Sprint(err1) != fmt.Sprint(err2) {
 			t.Fatalf("run %d: fast ends with %v, slow with %v\n%s", k, err1, err2, d.text)
 		}
@@ -241,14 +241,14 @@ func firstDifference(a, b string) string {
 func TestObservationChangesNothing(t *testing.T) {
 	for k := range draws / 4 {
 		d := newDraw(t, k)
-		var d1, d2 *tally
-		bare, err := d.run(t, func(c *sim.Config) { _, d1 = tallied(c) })
+		var d1, d2 *passCounter
+		bare, err := d.run(t, func(c *sim.Config) { _, d1 = withCounters(c) })
 		if err != nil {
 			continue
 		}
 		seen := 0
 		watched, err := d.run(t, func(c *sim.Config) {
-			_, d2 = tallied(c)
+			_, d2 = withCounters(c)
 			c.Telemetry = metrics.TelemetryOptions{IntervalMs: 17, Sink: func(*metrics.Sample) error { seen++; return nil }}
 			c.Observers.Progress = func(float64, int64) {}
 		})

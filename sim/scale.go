@@ -110,7 +110,7 @@ func (s *Sim) snapshot() {
 		s.poolSnapshot(s.prefill, &sn.Prefill)
 	}
 	s.poolSnapshot(s.decode, &sn.Decode)
-	sn.Traffic = sc.window.Take(s.nowMs)
+	sn.Traffic = sc.window.Consume(s.nowMs)
 }
 
 // idleMetricMs is the age after which the metric of an idle rank is replaced by
@@ -119,21 +119,21 @@ const idleMetricMs = 1000
 
 func (s *Sim) poolSnapshot(p *pool, v *PoolSnapshot) {
 	v.Metrics = v.Metrics[:0]
-	v.Active, v.Starting, v.Draining = p.list(v.Active, v.Starting, v.Draining)
+	v.Active, v.Starting, v.Draining = p.idsByState(v.Active, v.Starting, v.Draining)
 	for _, w := range p.present {
 		for i := range w.ranks {
 			rk := &w.ranks[i]
 			if w.state != active {
-				rk.fresh = false
+				rk.metricsFresh = false
 				continue
 			}
 			if age := s.nowMs - rk.lastMs; age >= idleMetricMs {
-				rk.metrics, rk.fresh = RankMetrics{Worker: w.id, Rank: int32(i)}, true
+				rk.metrics, rk.metricsFresh = RankMetrics{Worker: w.id, Rank: int32(i)}, true
 				rk.lastMs += math.Floor(age/idleMetricMs) * idleMetricMs
 			}
-			if rk.fresh {
+			if rk.metricsFresh {
 				v.Metrics = append(v.Metrics, rk.metrics)
-				rk.fresh = false
+				rk.metricsFresh = false
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (s *Sim) scaleUp(p *pool, k int) error {
 		if err != nil {
 			return err
 		}
-		s.turn(w, "", state)
+		s.setState(w, "", state)
 		if state == starting {
 			s.events.push(event{atMs: s.nowMs + p.cfg.StartupMs, kind: evWorkerReady, stage: p.stage, key: int64(w.id)})
 		}
@@ -183,7 +183,7 @@ func (s *Sim) scaleUp(p *pool, k int) error {
 func (s *Sim) scaleDown(p *pool, k int) error {
 	for i := len(p.present) - 1; i >= 0 && k > 0; i-- {
 		if w := p.present[i]; w.state == starting {
-			s.turn(w, starting.String(), removed)
+			s.setState(w, starting.String(), removed)
 			s.removeWorker(p, w)
 			k--
 		}
@@ -193,7 +193,7 @@ func (s *Sim) scaleDown(p *pool, k int) error {
 		if w.state != active {
 			continue
 		}
-		s.turn(w, active.String(), draining)
+		s.setState(w, active.String(), draining)
 		p.active--
 		p.draining++
 		p.placement.WorkerDraining(w.id, s.nowMs)
@@ -207,9 +207,9 @@ func (s *Sim) topologySettled(p *pool) error {
 	b := s.routeBuf()
 	b.routes = p.placement.TopologySettled(s.nowMs, b.routes)
 	for _, r := range b.routes {
-		s.creditRelease(p, r.Req)
+		s.recordReleased(p, r.Req)
 	}
-	if err := s.released(p, b.routes); err != nil {
+	if err := s.dispatchReleased(p, b.routes); err != nil {
 		return err
 	}
 	if p.active > 0 {
@@ -228,7 +228,7 @@ func (s *Sim) workerReady(p *pool, id int32) error {
 		return nil
 	}
 	s.beginOperation(p, WorkerReady, -1, w.origin)
-	s.turn(w, starting.String(), active)
+	s.setState(w, starting.String(), active)
 	p.active++
 	for i := range w.ranks {
 		w.ranks[i].lastMs = s.nowMs
@@ -251,7 +251,7 @@ func (s *Sim) removeDrained(p *pool) bool {
 		}
 		p.draining--
 		s.beginDrained(w)
-		s.turn(w, draining.String(), removed)
+		s.setState(w, draining.String(), removed)
 		p.placement.WorkerRemoved(w.id, s.nowMs)
 		s.removeWorker(p, w)
 	}
@@ -263,8 +263,8 @@ func (s *Sim) removeWorker(p *pool, w *worker) {
 	p.alive--
 	p.ready.clear(w.id)
 	for i := range w.ranks {
-		p.gone.Add(w.ranks[i].counted)
-		s.collector.Occupied(p.kind, w.ranks[i].use)
+		p.removedCounts.Add(w.ranks[i].counted)
+		s.collector.Occupied(p.kind, w.ranks[i].occupancy)
 	}
 	p.workers[w.id] = nil
 	p.present = slices.DeleteFunc(p.present, func(x *worker) bool { return x == w })

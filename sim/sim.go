@@ -46,7 +46,7 @@ type Sim struct {
 	splitEvents bool // stamp the events of every pass of a run by itself
 	gapMs       float64
 	gapN        int64
-	cap         float64
+	capMs       float64
 	arrived     int64
 	finished    int64
 	outstanding int // closed loop: arrived and not terminal
@@ -84,11 +84,11 @@ func (s *Sim) Run(ctx context.Context) (*Result, error) {
 				s.cfg.Observers.Progress(s.nowMs, s.finished)
 			}
 		}
-		canon, tick := s.nextInstants()
-		if math.IsInf(canon, 1) {
+		nextEventMs, tick := s.nextInstants()
+		if math.IsInf(nextEventMs, 1) {
 			return nil, s.stuckError()
 		}
-		if canon > s.cap {
+		if nextEventMs > s.capMs {
 			// Pass by pass the ends inside decode runs would be instants of their own.
 			last := s.lastEndWithinCap()
 			if tick > last {
@@ -96,13 +96,13 @@ func (s *Sim) Run(ctx context.Context) (*Result, error) {
 				break
 			}
 		}
-		if tick < canon {
+		if tick < nextEventMs {
 			if err := s.sampleOnly(tick); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		s.advance(canon)
+		s.advance(nextEventMs)
 		if err := s.drain(); err != nil {
 			return nil, err
 		}
@@ -143,19 +143,19 @@ func (s *Sim) allDrained() bool {
 
 // nextInstants returns the next instant at which state can change, and the armed
 // telemetry tick, +Inf where there is none.
-func (s *Sim) nextInstants() (canon, tick float64) {
-	canon, tick = s.src.NextMs(), s.telemetry.armedMs
-	if canon < s.nowMs {
-		canon = s.nowMs
+func (s *Sim) nextInstants() (nextEventMs, tick float64) {
+	nextEventMs, tick = s.src.NextMs(), s.telemetry.armedMs
+	if nextEventMs < s.nowMs {
+		nextEventMs = s.nowMs
 	}
 	if len(s.completions.items) > 0 {
-		canon = min(canon, s.completions.items[0].endMs)
+		nextEventMs = min(nextEventMs, s.completions.items[0].endMs)
 	}
 	if t := s.events.top(); t != nil {
-		canon = min(canon, t.atMs)
+		nextEventMs = min(nextEventMs, t.atMs)
 	}
-	canon = min(canon, s.handoffs.links.endMs())
-	return canon, tick
+	nextEventMs = min(nextEventMs, s.handoffs.links.endMs())
+	return nextEventMs, tick
 }
 
 // advance moves the clock. Worker time is integrated when a pool changes and at
@@ -281,7 +281,7 @@ func (s *Sim) lastEndWithinCap() float64 {
 	last := s.nowMs
 	for _, w := range s.completions.items {
 		for _, e := range w.ends {
-			if w.inRun && e <= s.cap {
+			if w.inRun && e <= s.capMs {
 				last = max(last, e)
 			}
 		}
@@ -303,7 +303,7 @@ func (s *Sim) finish() (*Result, error) {
 		p.integrate(s.nowMs)
 		for _, w := range p.present {
 			for i := range w.ranks {
-				s.collector.Occupied(p.kind, w.ranks[i].use)
+				s.collector.Occupied(p.kind, w.ranks[i].occupancy)
 			}
 		}
 	}

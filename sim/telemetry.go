@@ -75,30 +75,30 @@ func (s *Sim) fillSample(kind metrics.SampleKind) {
 	v := &t.record
 	v.Ordinal, v.Kind, v.StartMs, v.AtMs = t.ordinal, kind, t.lastMs, s.nowMs
 	v.Traffic = metrics.Traffic{}
-	take := kind != metrics.Baseline
-	if take {
-		v.Traffic = t.window.Take(s.nowMs)
+	consume := kind != metrics.Baseline
+	if consume {
+		v.Traffic = t.window.Consume(s.nowMs)
 	}
 	if s.prefill != nil {
-		s.fillPool(s.prefill, &v.Prefill, take)
+		s.fillPool(s.prefill, &v.Prefill, consume)
 	}
-	s.fillPool(s.decode, &v.Decode, take)
+	s.fillPool(s.decode, &v.Decode, consume)
 }
 
 // fillPool shows a pool; take also what its ranks counted since that was taken last.
-func (s *Sim) fillPool(p *pool, v *metrics.PoolSample, take bool) {
+func (s *Sim) fillPool(p *pool, v *metrics.PoolSample, consume bool) {
 	v.Ranks = v.Ranks[:0]
-	v.Active, v.Starting, v.Draining = p.list(v.Active, v.Starting, v.Draining)
+	v.Active, v.Starting, v.Draining = p.idsByState(v.Active, v.Starting, v.Draining)
 	v.Pending, v.Interval = p.placement.Queued(), metrics.Counters{}
-	if take {
-		v.Interval, p.gone = p.gone, metrics.Counters{}
+	if consume {
+		v.Interval, p.removedCounts = p.removedCounts, metrics.Counters{}
 	}
 	for _, w := range p.present {
 		for i := range w.ranks {
 			rk := &w.ranks[i]
 			g := &rk.gauges
 			var counted metrics.Counters
-			if take {
+			if consume {
 				counted, rk.counted = rk.counted, metrics.Counters{}
 			}
 			v.Ranks = append(v.Ranks, metrics.RankSample{

@@ -13,7 +13,7 @@ func (s *Sim) startTransfer(id int32) error {
 	t := s.prefill.cfg.Transfer
 	tokens := float64(q.rec.Input)
 	if t.DestinationMissing {
-		tokens = float64(q.hand.freshTokens)
+		tokens = float64(q.handoff.freshTokens)
 	}
 	bytes := float64(tokens * t.BytesPerToken)
 	if t.BytesPerToken <= 0 || t.BandwidthGBps <= 0 || bytes == 0 {
@@ -25,12 +25,12 @@ func (s *Sim) startTransfer(id int32) error {
 		return &Error{InvalidSpec, fmt.Errorf("at kv_transfer_bandwidth %v GB/s a transfer of %v bytes never ends: "+
 			"raise it, or leave it out for transfers that take no time", t.BandwidthGBps, bytes)}
 	}
-	h.open[q.hand.ordinal] = id
+	h.open[q.handoff.ordinal] = id
 	if t.FairShare && delay > 0 {
 		s.startShared(id, bytes)
 		return nil
 	}
-	s.events.push(event{atMs: s.nowMs + delay, kind: evTransfer, key: q.hand.ordinal})
+	s.events.push(event{atMs: s.nowMs + delay, kind: evTransfer, key: q.handoff.ordinal})
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (s *Sim) startShared(id int32, bytes float64) {
 	q := s.slots.At(id)
 	l := &s.handoffs.links
 	l.progress(s.nowMs)
-	l.flows = append(l.flows, flow{ordinal: q.hand.ordinal, source: q.hand.pworker, dest: q.worker, left: bytes})
+	l.flows = append(l.flows, flow{ordinal: q.handoff.ordinal, source: q.handoff.prefillWorker, dest: q.worker, left: bytes})
 	s.reshare()
 }
 

@@ -23,23 +23,23 @@ const runLimit = 64
 
 // rank is one scheduler of a worker, with the buffer of its pass in flight.
 type rank struct {
-	core     engine.Core
-	hand     engine.Handoff
-	pass     engine.Pass
-	ran      bool         // took part in the pass in flight
-	raws     []float64    // [pass] of a run, ms as the model answers
-	far      []timing.Far // [pass], if the model tallies
-	run      engine.Run
-	deferred []action         // commands that wait for the boundary
-	pending  int              // accepted destinations that are not reserved yet
-	mayTry   bool             // the next boundary may reserve one more
-	counted  metrics.Counters // since the last telemetry sample
-	blocks   []int64          // [pass], KV blocks in use in the committed passes of a run
-	use      metrics.Occupancy
-	gauges   engine.Gauges // after the last command or pass completion; telemetry only
-	metrics  RankMetrics   // newest finished pass, while fresh
-	fresh    bool
-	lastMs   float64 // last publish time of the metric
+	core           engine.Core
+	handoff        engine.Handoff
+	pass           engine.Pass
+	ran            bool                   // took part in the pass in flight
+	rawMs          []float64              // [pass] of a run, ms as the model answers
+	extrapolations []timing.Extrapolation // [pass], if the model tallies
+	run            engine.Run
+	deferred       []action         // commands that wait for the boundary
+	pending        int              // accepted destinations that are not reserved yet
+	mayReserve     bool             // the next boundary may reserve one more
+	counted        metrics.Counters // since the last telemetry sample
+	blocks         []int64          // [pass], KV blocks in use in the committed passes of a run
+	occupancy      metrics.Occupancy
+	gauges         engine.Gauges // after the last command or pass completion; telemetry only
+	metrics        RankMetrics   // of the newest finished pass
+	metricsFresh   bool          // metrics was not shown to the scaling policy yet
+	lastMs         float64       // last publish time of the metric
 }
 
 // worker is one logical worker: its ranks behind a barrier (spec engine-vllm 9).
@@ -58,7 +58,7 @@ type worker struct {
 	inRun     bool
 	runEvents bool
 	ends      []float64 // [pass], ms
-	seen      int
+	published int
 	committed int
 	step      int64 // group passes since the ranks were last all empty
 	retries   int   // effect-free zero-length passes in a row
@@ -95,7 +95,7 @@ func (s *Sim) startRun(w *worker) bool {
 	limit := runLimit
 	for i := range w.ranks {
 		rk := &w.ranks[i]
-		if rk.pending > 0 && rk.mayTry {
+		if rk.pending > 0 && rk.mayReserve {
 			limit = 1
 		}
 	}
@@ -132,7 +132,7 @@ func (s *Sim) startRun(w *worker) bool {
 		return false
 	}
 	w.inRun, w.runEvents = true, events
-	w.seen, w.committed = 0, 0
+	w.published, w.committed = 0, 0
 	w.startMs, w.endMs = s.nowMs, w.ends[len(w.ends)-1]
 	return true
 }
@@ -150,18 +150,18 @@ func (s *Sim) planEnds(w *worker, passes int) bool {
 			continue
 		}
 		ran++
-		if cap(rk.raws) < passes {
-			rk.raws = make([]float64, max(passes, runLimit))
+		if cap(rk.rawMs) < passes {
+			rk.rawMs = make([]float64, max(passes, runLimit))
 		}
-		rk.raws = rk.raws[:passes]
+		rk.rawMs = rk.rawMs[:passes]
 		if cfg.Role == engine.Prefill {
 			return false
 		}
-		if t := w.pool.tallier; t != nil {
-			rk.far = slices.Grow(rk.far[:0], passes)[:passes]
-			t.DecodeSeriesFar(rk.run.Members, rk.run.Context, total, rk.raws, rk.far)
+		if t := w.pool.extrapolation; t != nil {
+			rk.extrapolations = slices.Grow(rk.extrapolations[:0], passes)[:passes]
+			t.DecodeSeriesExtrapolation(rk.run.Members, rk.run.Context, total, rk.rawMs, rk.extrapolations)
 		} else {
-			cfg.Timing.DecodeSeries(rk.run.Members, rk.run.Context, total, rk.raws)
+			cfg.Timing.DecodeSeries(rk.run.Members, rk.run.Context, total, rk.rawMs)
 		}
 	}
 	now := s.nowMs
@@ -169,7 +169,7 @@ func (s *Sim) planEnds(w *worker, passes int) bool {
 		end := now
 		for i := range w.ranks {
 			if rk := &w.ranks[i]; rk.ran {
-				d, err := timing.Duration(rk.raws[j], ratio)
+				d, err := timing.Duration(rk.rawMs[j], ratio)
 				if err != nil {
 					return false // the ordinary pass reports it
 				}
@@ -193,16 +193,16 @@ func (s *Sim) settle(w *worker) error {
 	if !w.inRun || w.committed == len(w.ends) {
 		return nil
 	}
-	j := w.seen
+	j := w.published
 	for j < len(w.ends) && w.ends[j] <= s.nowMs {
 		j++
 	}
-	if j > w.seen {
-		if err := s.showRun(w, j); err != nil {
+	if j > w.published {
+		if err := s.publishRun(w, j); err != nil {
 			return err
 		}
 		for i := range w.ranks {
-			s.touch(&w.ranks[i])
+			s.refreshGauges(&w.ranks[i])
 		}
 	}
 	// A pass that ends just now leaves the worker idle, unless the passes of this
@@ -240,10 +240,10 @@ func (s *Sim) advanceRun(w *worker, n int) {
 	w.step += int64(n)
 }
 
-// showRun makes the passes of the run before index to visible: events, tokens,
+// publishRun makes the passes of the run before index to visible: events, tokens,
 // metrics.
-func (s *Sim) showRun(w *worker, to int) error {
-	n := to - w.seen
+func (s *Sim) publishRun(w *worker, to int) error {
+	n := to - w.published
 	if n <= 0 {
 		return nil
 	}
@@ -254,14 +254,14 @@ func (s *Sim) showRun(w *worker, to int) error {
 		rk := &w.ranks[i]
 		rk.occupyRun(w, to)
 		if rk.ran {
-			if t := w.pool.tallier; t != nil {
-				t.Tally(rk.run.Members, rk.run.Context+int64(w.seen)*rk.run.Members, rk.far[w.seen:to])
+			if t := w.pool.extrapolation; t != nil {
+				t.CountExtrapolation(rk.run.Members, rk.run.Context+int64(w.published)*rk.run.Members, rk.extrapolations[w.published:to])
 			}
-			if err := s.observe(w, int32(i), &rk.pass.Events); err != nil {
+			if err := s.publishEvents(w, int32(i), &rk.pass.Events); err != nil {
 				return err
 			}
 			rk.pass.Events.Reset()
-			s.showTokens(rk.core.Members(), w.ends[w.seen:to])
+			s.recordRunTokens(rk.core.Members(), w.ends[w.published:to])
 			s.countAccepts(w.pool, rk.run.Members*int64(n), rk.run.Members*int64(n))
 		}
 		if s.cfg.Scaling != nil {
@@ -276,7 +276,7 @@ func (s *Sim) showRun(w *worker, to int) error {
 			rk.publish(w.id, int32(i), m, began, w.ends[to-1])
 		}
 	}
-	w.seen = to
+	w.published = to
 	return nil
 }
 
@@ -286,16 +286,16 @@ func (rk *rank) occupy(ms float64) {
 	if !rk.ran {
 		used = rk.core.Gauges().ActiveBlocks
 	}
-	rk.use.Add(used, rk.gauges.TotalBlocks, ms)
+	rk.occupancy.Add(used, rk.gauges.TotalBlocks, ms)
 }
 
 // occupyRun is occupy for the passes of a run before index to that are not visible.
 func (rk *rank) occupyRun(w *worker, to int) {
 	from := w.startMs
-	if w.seen > 0 {
-		from = w.ends[w.seen-1]
+	if w.published > 0 {
+		from = w.ends[w.published-1]
 	}
-	for j := w.seen; j < to; j++ {
+	for j := w.published; j < to; j++ {
 		if rk.ran {
 			rk.pass.Blocks = rk.blocks[j]
 		}
@@ -306,12 +306,12 @@ func (rk *rank) occupyRun(w *worker, to int) {
 
 func (rk *rank) publish(worker, rank int32, m engine.ForwardPass, startMs, endMs float64) {
 	rk.metrics = RankMetrics{Worker: worker, Rank: rank, WallS: (endMs - startMs) / 1000, Pass: m}
-	rk.fresh = true
+	rk.metricsFresh = true
 	rk.lastMs = endMs
 }
 
-// showTokens gives every member one token at each of ends.
-func (s *Sim) showTokens(members []int32, ends []float64) {
+// recordRunTokens gives every member one token at each of ends.
+func (s *Sim) recordRunTokens(members []int32, ends []float64) {
 	var last float64
 	var count int64
 	for _, id := range members {

@@ -13,7 +13,7 @@ import (
 // one run.
 type measured struct{ *aic.Model }
 
-var _ timing.Tallier = (*measured)(nil)
+var _ timing.ExtrapolationCounter = (*measured)(nil)
 
 // minDecodeMs is the least a decode step takes through the replay path.
 const minDecodeMs = 1.0
@@ -27,18 +27,18 @@ func (m *measured) DecodeMs(n, activeKV, _ int64) float64 {
 }
 
 func (m *measured) DecodeSeries(n, activeKV, totalKV int64, dst []float64) {
-	m.DecodeSeriesFar(n, activeKV, totalKV, dst, nil)
+	m.DecodeSeriesExtrapolation(n, activeKV, totalKV, dst, nil)
 }
 
-func (m *measured) DecodeSeriesFar(n, activeKV, _ int64, dst []float64, far []timing.Far) {
-	m.Model.DecodeSeries(int(n), int(activeKV/n), dst, far)
+func (m *measured) DecodeSeriesExtrapolation(n, activeKV, _ int64, dst []float64, dist []timing.Extrapolation) {
+	m.Model.DecodeSeries(int(n), int(activeKV/n), dst, dist)
 	for i, v := range dst {
 		dst[i] = atLeast(v, minDecodeMs)
 	}
 }
 
-func (m *measured) Tally(n, activeKV int64, far []timing.Far) {
-	m.Model.Tally(int(n), int(activeKV/n), far)
+func (m *measured) CountExtrapolation(n, activeKV int64, dist []timing.Extrapolation) {
+	m.Model.CountExtrapolation(int(n), int(activeKV/n), dist)
 }
 
 // atLeast raises v to floor; a NaN, which tells of missing data, stays.

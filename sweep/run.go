@@ -95,7 +95,7 @@ func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w Watch) (*Outc
 			return nil, &InputError{err}
 		}
 		for _, m := range res.measured {
-			m.ForgetOutside() // the Planner's lessons are no passes
+			m.ResetExtrapolation() // the Planner's lessons are no passes
 		}
 		cfg.Scaling = out.Policy
 	}

@@ -35,7 +35,7 @@ func kvEventWriter(w io.Writer) func(float64, metrics.Pool, int32, int32, sim.KV
 				id := strconv.FormatUint(uint64(e.Parent), 10)
 				line.Parent = &id
 			}
-			for _, b := range ev.Of(e) {
+			for _, b := range ev.BlocksOf(e) {
 				line.Blocks = append(line.Blocks, strconv.FormatUint(uint64(b), 10))
 			}
 			if err := out.Encode(&line); err != nil {

@@ -16,7 +16,7 @@ func (p *Pool) Copy(slot int32) bool { return p.pages.all[slot>>pageBits].loose 
 // anchor, with one holder.
 func (p *Pool) copy(anchor int32) int32 {
 	if p.unused == 0 {
-		n := p.pages.take(page{loose: true})
+		n := p.pages.allocate(page{loose: true})
 		pg := &p.pages.all[n]
 		for place := range int32(PageSize) {
 			pg.links[place].next, p.unused = p.unused, n<<pageBits|place
@@ -41,9 +41,9 @@ func (p *Pool) copy(anchor int32) int32 {
 	return s
 }
 
-// lose takes the block of slot s away, which is in no LRU run, one copy among
+// dropBlock takes the block of slot s away, which is in no LRU run, one copy among
 // others perhaps. It returns its identity and whether that has no block any more.
-func (p *Pool) lose(s int32) (id BlockID, last bool) {
+func (p *Pool) dropBlock(s int32) (id BlockID, last bool) {
 	pg, place := p.pages.at(s)
 	own, found := s, true
 	if pg.loose {

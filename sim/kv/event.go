@@ -44,5 +44,5 @@ func (e *Events) dropEmpty() {
 	}
 }
 
-// Of returns the blocks of event v.
-func (e *Events) Of(v Event) []BlockID { return e.Blocks[v.From:v.To] }
+// BlocksOf returns the blocks of event v.
+func (e *Events) BlocksOf(v Event) []BlockID { return e.Blocks[v.From:v.To] }

@@ -21,7 +21,7 @@ func (p *Pool) evict(n int, ev *Events) {
 		places := uint8(1<<(top+1) - 1<<(top+1-k))
 		if pg.loose || pg.copied&places != 0 {
 			for s := head; s > head-k; s-- {
-				if id, last := p.lose(s); last && ev != nil {
+				if id, last := p.dropBlock(s); last && ev != nil {
 					ev.Add(id)
 				}
 			}
@@ -41,8 +41,8 @@ func (p *Pool) evict(n int, ev *Events) {
 	}
 }
 
-// age makes s the youngest inactive block.
-func (p *Pool) age(s int32) {
+// appendInactive makes s the youngest inactive block.
+func (p *Pool) appendInactive(s int32) {
 	sentinel := p.link(0)
 	head := sentinel.prev
 	if pg, top := p.pages.at(head); head>>pageBits == s>>pageBits && s == head-int32(pg.length[top]) {

@@ -66,14 +66,14 @@ func (x *pages) find(key uint64) int32 {
 
 // open returns a page for key, which has none.
 func (x *pages) open(key uint64) int32 {
-	n := x.take(page{key: key})
+	n := x.allocate(page{key: key})
 	x.table.Put(key, n)
 	x.last = n
 	return n
 }
 
-// take makes an unused page pg.
-func (x *pages) take(pg page) int32 {
+// allocate makes an unused page pg.
+func (x *pages) allocate(pg page) int32 {
 	n := x.spare
 	if n == 0 {
 		x.all = append(x.all, pg)

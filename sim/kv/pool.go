@@ -185,7 +185,7 @@ func (p *Pool) Release(held []int32, private int) {
 		if invariant.On && pg.refs[place] < 0 {
 			panic(fmt.Sprintf("kv: slot %d released %d times too often", held[i], -pg.refs[place]))
 		}
-		p.age(held[i])
+		p.appendInactive(held[i])
 		p.inactive++
 	}
 }

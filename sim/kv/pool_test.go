@@ -158,7 +158,7 @@ func TestAnAcquireIsOneRemovedEvent(t *testing.T) {
 	p.Release(p.Cache(nil, 0, 4), 0)
 	var ev Events
 	p.Acquire(nil, 3, &ev)
-	if len(ev.Items) != 1 || ev.Items[0].Stored || !slices.Equal(ev.Of(ev.Items[0]), []BlockID{3, 2, 1}) {
+	if len(ev.Items) != 1 || ev.Items[0].Stored || !slices.Equal(ev.BlocksOf(ev.Items[0]), []BlockID{3, 2, 1}) {
 		t.Errorf("events %+v, want one that removes 3, 2, 1", ev)
 	}
 }

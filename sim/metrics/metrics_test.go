@@ -344,10 +344,10 @@ func TestWindowAveragesHitsAndSkipsTheUnfinished(t *testing.T) {
 	r.Status = Rejected
 	w.Completed(&r)
 	want := Traffic{DurationS: 2, Completed: 2, AvgISL: 200, AvgOSL: 2, AvgTTFTMs: 10, TTFTCount: 1, AvgITLMs: 3, ITLCount: 1, AvgHitRate: 0.5, HitRateCount: 2}
-	if got := w.Take(2000); got != want {
+	if got := w.Consume(2000); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := w.Take(3000); got != (Traffic{DurationS: 1}) {
+	if got := w.Consume(3000); got != (Traffic{DurationS: 1}) {
 		t.Errorf("the next window holds %+v", got)
 	}
 }

@@ -265,7 +265,7 @@ func TestTelemetryEqualsReference(t *testing.T) {
 		if want := k > 0; w.Pending() != want {
 			t.Errorf("sample %d: pending is %v", k, !want)
 		}
-		s := Sample{Ordinal: int64(k), Kind: kinds[k], StartMs: times[k], AtMs: times[k+1], Traffic: w.Take(times[k+1]),
+		s := Sample{Ordinal: int64(k), Kind: kinds[k], StartMs: times[k], AtMs: times[k+1], Traffic: w.Consume(times[k+1]),
 			Decode: PoolSample{Ranks: state, Active: []int32{0, 1}}}
 		line := s.AppendJSON(nil)
 		for _, extra := range []string{`,"cache_hit_tokens":0,"cache_total_tokens":0,"preemptions":0}`} {

@@ -66,13 +66,13 @@ func (w *Window) Accept(accepted, forwards int64) {
 	w.forwards += forwards
 }
 
-// Pending reports whether anything was observed since the last Take.
+// Pending reports whether anything was observed since the last Consume.
 func (w *Window) Pending() bool {
 	return w.arrived|w.completed|w.placements|w.accepted|w.forwards != 0
 }
 
-// Take returns the figures since the last Take and starts the next window at nowMs.
-func (w *Window) Take(nowMs float64) Traffic {
+// Consume returns the figures since the last Consume and starts the next window at nowMs.
+func (w *Window) Consume(nowMs float64) Traffic {
 	t := Traffic{
 		DurationS: (nowMs - w.sinceMs) / 1000, Arrived: w.arrived, Completed: w.completed,
 		AvgISL: mean(float64(w.input), w.completed), AvgOSL: mean(float64(w.output), w.completed),

@@ -129,9 +129,9 @@ func singleClass(busyFrac float64, policy QueuePolicy) Profile {
 		BusyFrac: busyFrac, MaxRequests: none, MaxISL: none, MaxCached: none}}}
 }
 
-// direct returns the class that a request has whatever its length, -1 if the length
+// classByName returns the class that a request has whatever its length, -1 if the length
 // decides.
-func (p *Profile) direct(name string) int {
+func (p *Profile) classByName(name string) int {
 	if len(p.Families) == 0 {
 		return 0
 	}

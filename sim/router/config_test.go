@@ -241,7 +241,7 @@ func TestClassOfARequest(t *testing.T) {
 		{"agent", 576, "agent-short"}, {"agent", 701, "agent-long"},
 		{"chat-short", 704, "chat-long"}, {"agent-long", 1, "chat-short"}, {"nobody", 1, "chat-short"},
 	} {
-		i := profile.direct(c.name)
+		i := profile.classByName(c.name)
 		if i < 0 {
 			i = profile.classify(c.name, c.uncached)
 		}
@@ -308,7 +308,7 @@ func FuzzParsePolicy(f *testing.F) {
 		if err != nil {
 			return
 		}
-		i := c.Profile.direct(class)
+		i := c.Profile.classByName(class)
 		if i < 0 {
 			i = c.Profile.classify(class, max(uncached, 0))
 		}

@@ -71,7 +71,7 @@ func (k *KV) choose() int {
 		hi = max(hi, cost)
 	}
 	if k.cfg.Temperature > 0 {
-		return k.draw(lo, hi)
+		return k.sampleSoftmax(lo, hi)
 	}
 	if ties == 1 {
 		return first
@@ -87,8 +87,8 @@ func (k *KV) choose() int {
 	}
 }
 
-// draw is the choice at a positive temperature, given the range of k.cost.
-func (k *KV) draw(lo, hi float64) int {
+// sampleSoftmax is the choice at a positive temperature, given the range of k.cost.
+func (k *KV) sampleSoftmax(lo, hi float64) int {
 	if len(k.cost) == 1 {
 		return 0
 	}

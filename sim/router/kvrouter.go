@@ -104,7 +104,7 @@ func (k *KV) Place(r Request, nowMs float64) (Route, bool, error) {
 	k.applyDue(nowMs)
 	k.overlaps(r)
 	profile := &k.cfg.Profile
-	class, cached := profile.direct(r.PolicyClass), int64(-1)
+	class, cached := profile.classByName(r.PolicyClass), int64(-1)
 	if class < 0 {
 		cached = k.bestCached(r.ISL)
 		class = profile.classify(r.PolicyClass, int64(r.ISL)-cached)
@@ -280,14 +280,14 @@ func (k *KV) apply(slot int32, ev *kv.Events) {
 				k.book.ranks[slot].Rank, uint64(v.Parent)))
 		}
 		if v.Stored {
-			for ids := ev.Of(v); len(ids) > 0; {
+			for ids := ev.BlocksOf(v); len(ids) > 0; {
 				n := pageRun(ids)
 				k.index.addRun(ids[0], n, slot)
 				ids = ids[n:]
 			}
 			continue
 		}
-		for ids := ev.Of(v); len(ids) > 0; {
+		for ids := ev.BlocksOf(v); len(ids) > 0; {
 			n, first := pageRun(ids), ids[0]
 			if n == 1 {
 				n = pageRunDown(ids)
@@ -341,7 +341,7 @@ func (k *KV) WorkerReady(worker int32, _ float64) {
 		if k.slot(worker, i) >= 0 {
 			panic(fmt.Sprintf("router: worker %d is ready twice", worker))
 		}
-		slot := k.takeSlot()
+		slot := k.allocateSlot()
 		k.slotOf[worker*k.dpSize+i] = slot
 		r := &k.book.ranks[slot]
 		r.Rank, r.eligible = Rank{worker, i}, true
@@ -349,8 +349,8 @@ func (k *KV) WorkerReady(worker int32, _ float64) {
 	k.refreshEligible()
 }
 
-// takeSlot returns a free slot and makes room for it everywhere.
-func (k *KV) takeSlot() int32 {
+// allocateSlot returns a free slot and makes room for it everywhere.
+func (k *KV) allocateSlot() int32 {
 	if n := len(k.freeSlots); n > 0 {
 		slot := k.freeSlots[n-1]
 		k.freeSlots = k.freeSlots[:n-1]

@@ -19,13 +19,13 @@ func (m *pageMap) find(key uint64) int32 { return m.table.Get(key) }
 func (m *pageMap) open(key uint64) int32 {
 	page := m.table.Get(key)
 	if page == 0 {
-		page = m.take()
+		page = m.allocate()
 		m.table.Put(key, page)
 	}
 	return page
 }
 
-func (m *pageMap) take() int32 {
+func (m *pageMap) allocate() int32 {
 	if n := len(m.free); n > 0 {
 		page := m.free[n-1]
 		m.free = m.free[:n-1]

@@ -20,10 +20,10 @@ const unmodeled = -1
 // its prefill completes. With them the load melts at the rate of the front entry,
 // whose clock started at since (spec kv-router 7.3). Times are whole ns.
 type prefillFIFO struct {
-	front, back int32 // request, -1 if empty
-	sum         int64 // tokens booked
-	unmodeled   int32 // entries without a duration
-	since       int64 // when the front's clock started
+	front, back  int32 // request, -1 if empty
+	sum          int64 // tokens booked
+	unmodeled    int32 // entries without a duration
+	frontStartNs int64 // when the front's clock started
 }
 
 // nanos rounds ms to whole nanoseconds.
@@ -34,7 +34,7 @@ func (b *book) pushPrefill(f *prefillFIFO, req int32, nowNs int64) {
 	e := &b.entries[req]
 	e.prev, e.next = f.back, -1
 	if f.back < 0 {
-		f.front, f.since = req, nowNs
+		f.front, f.frontStartNs = req, nowNs
 	} else {
 		b.entries[f.back].next = req
 	}
@@ -52,11 +52,11 @@ func (b *book) dropPrefill(f *prefillFIFO, req int32, nowNs int64) {
 		return
 	}
 	if f.front == req {
-		f.front, f.since = e.next, nowNs // the new front starts its clock now
+		f.front, f.frontStartNs = e.next, nowNs // the new front starts its clock now
 	} else {
 		b.entries[e.prev].next = e.next
 		if e.durNs != unmodeled {
-			f.since = min(f.since+e.durNs, nowNs)
+			f.frontStartNs = min(f.frontStartNs+e.durNs, nowNs)
 		}
 	}
 	if f.back == req {
@@ -80,7 +80,7 @@ func (b *book) active(f *prefillFIFO, nowNs int64) int64 {
 	if front.durNs == unmodeled {
 		return f.sum
 	}
-	elapsed := max(nowNs-f.since, 0)
+	elapsed := max(nowNs-f.frontStartNs, 0)
 	if f.unmodeled > 0 {
 		rest := 0.0
 		if front.durNs > 0 {

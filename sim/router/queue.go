@@ -191,7 +191,7 @@ func (q *queue) pop() int32 {
 	if k := q.carry; k >= 0 {
 		q.carry = -1
 		if q.ready[k] && q.headCost(k) <= q.queues[k].deficit {
-			return q.take(k)
+			return q.popClass(k)
 		}
 	}
 	n := len(q.classes)
@@ -208,7 +208,7 @@ func (q *queue) pop() int32 {
 			cq.deficit = addSaturated(cq.deficit, q.classes[k].Quantum)
 		}
 		if q.headCost(k) <= cq.deficit {
-			return q.take(k)
+			return q.popClass(k)
 		}
 	}
 	return q.fastForward()
@@ -242,7 +242,7 @@ func (q *queue) fastForward() int32 {
 	n := len(q.classes)
 	for i := range n {
 		if k := (q.cursor + i) % n; q.ready[k] && q.headCost(k) <= q.queues[k].deficit {
-			return q.take(k)
+			return q.popClass(k)
 		}
 	}
 	panic("router: no class can pay for its head after the rounds that one needs")
@@ -256,8 +256,8 @@ func addSaturated(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
-// take pops the head of a class and pays for it.
-func (q *queue) take(k int) int32 {
+// popClass pops the head of a class and pays for it.
+func (q *queue) popClass(k int) int32 {
 	cq := &q.queues[k]
 	req := cq.heap[0]
 	q.cursor = (k + 1) % len(q.classes)

@@ -1,12 +1,12 @@
 // Package slab keeps the values of things that come and go, as requests do, in
 // slots named by dense numbers.
 //
-//	i := s.Take()   a slot, new or given back
-//	v := s.At(i)    its value; the address never changes
-//	s.Put(i)        gives it back
+//	i := s.Allocate()   a slot, new or given back
+//	v := s.At(i)        its value; the address never changes
+//	s.Release(i)        gives it back
 //
 // A slab grows by chunks and moves nothing, so that a deep backlog costs the memory
-// of its values once. Slots start as zero values and keep what Put found in them.
+// of its values once. Slots start as zero values and keep what Release found in them.
 package slab
 
 const (
@@ -21,11 +21,11 @@ type Slab[T any] struct {
 	made   int32
 }
 
-// At returns the value of a slot that Take returned at some time.
+// At returns the value of a slot that Allocate returned at some time.
 func (s *Slab[T]) At(i int32) *T { return &s.chunks[i>>bits][i&(size-1)] }
 
-// Take returns a slot that nobody has, the one given back last if there is one.
-func (s *Slab[T]) Take() int32 {
+// Allocate returns a slot that nobody has, the one given back last if there is one.
+func (s *Slab[T]) Allocate() int32 {
 	if n := len(s.free); n > 0 {
 		i := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -38,8 +38,8 @@ func (s *Slab[T]) Take() int32 {
 	return s.made - 1
 }
 
-// Put gives slot i back, whose value nobody uses any more.
-func (s *Slab[T]) Put(i int32) { s.free = append(s.free, i) }
+// Release gives slot i back, whose value nobody uses any more.
+func (s *Slab[T]) Release(i int32) { s.free = append(s.free, i) }
 
 // Free lists the slots that were given back, for checks; the list is the slab's.
 func (s *Slab[T]) Free() []int32 { return s.free }

@@ -21,19 +21,21 @@ type Model interface {
 	DecodeSeries(n, activeKV, totalKV int64, dst []float64)
 }
 
-// Tallier is a Model that counts how far from what was measured the passes of a run
-// lay. PrefillMs and DecodeMs count the pass they price. Of a series only what became
-// a pass counts, which is known later: DecodeSeriesFar is DecodeSeries that notes
-// where pass j lay in far[j], and Tally counts those that ran.
-type Tallier interface {
+// ExtrapolationCounter is a Model that counts how far outside the measured points the
+// passes of a run lay. PrefillMs and DecodeMs count the pass they price. The passes of
+// a series may be cut short, so they are counted once they ran:
+// DecodeSeriesExtrapolation is DecodeSeries that also writes into dist[j] where pass j
+// lay, and CountExtrapolation counts the passes that ran.
+type ExtrapolationCounter interface {
 	Model
-	DecodeSeriesFar(n, activeKV, totalKV int64, dst []float64, far []Far)
-	// Tally counts passes that follow each other, of which the first held activeKV.
-	Tally(n, activeKV int64, far []Far)
+	DecodeSeriesExtrapolation(n, activeKV, totalKV int64, dst []float64, dist []Extrapolation)
+	// CountExtrapolation counts consecutive passes, of which the first held activeKV
+	// tokens.
+	CountExtrapolation(n, activeKV int64, dist []Extrapolation)
 }
 
-// Far is where a pass lay.
-type Far struct {
+// Extrapolation is the distance of a pass from the measured points.
+type Extrapolation struct {
 	Outside   bool    // of the measured points
 	Doublings float64 // distance to the nearest, in powers of two
 	Op        int32   // the model's number of the op that was farthest

@@ -40,7 +40,7 @@ type slots struct{ slab.Slab[slot] }
 
 // take returns an empty slot; its address stays until put.
 func (p *slots) take(ref sessionRef, turn int32, arrivalMs float64) *slot {
-	h := p.Take()
+	h := p.Allocate()
 	s := p.At(h)
 	*s = slot{Request: Request{Handle: h, ArrivalMs: arrivalMs}, ref: ref, turn: turn, live: true}
 	return s
@@ -53,6 +53,6 @@ func (p *slots) put(handle int32) *slot {
 		panic("workload: Done of a request that is not in flight")
 	}
 	s.live = false
-	p.Put(handle)
+	p.Release(handle)
 	return s
 }

@@ -53,8 +53,8 @@ func (c *Core) newBudget() budget {
 // to 5), touching nothing.
 func (c *Core) planStep(r *request, b *budget) (step, refusal) {
 	var s step
-	start := r.mat
-	if r.mat == 0 && c.cfg.PrefixCaching {
+	start := r.computed
+	if r.computed == 0 && c.cfg.PrefixCaching {
 		limit := r.len() - 1
 		if r.maxOut == 0 {
 			limit = r.len()
@@ -64,7 +64,7 @@ func (c *Core) planStep(r *request, b *budget) (step, refusal) {
 		start = s.match
 	}
 	ext := r.len() - start
-	if ext == 0 && r.mat > 0 {
+	if ext == 0 && r.computed > 0 {
 		return s, noChunk
 	}
 	n := ext
@@ -106,7 +106,7 @@ func (c *Core) admit(p *engine.Pass) refusal {
 		if no != fits {
 			return no
 		}
-		before := r.mat
+		before := r.computed
 		if before == 0 {
 			if !c.lease(i, c.full(s.match), s.end) {
 				return noPages
@@ -118,10 +118,10 @@ func (c *Core) admit(p *engine.Pass) refusal {
 			return noPages
 		}
 		c.waiting.popFront()
-		c.dequeued(i)
-		r.mat = s.end
+		c.countDequeued(i)
+		r.computed = s.end
 		if c.ev != nil {
-			c.tellStored(i, c.full(r.mat))
+			c.emitStored(i, c.full(r.computed))
 		}
 		c.batch = append(c.batch, admitted{place: i, prefix: before, computed: s.end - before})
 		b.tokens -= float64(s.cost + s.reserve)
@@ -188,7 +188,7 @@ func (c *Core) dropOverlong() {
 	for k := 0; k < c.waiting.n; k++ {
 		i := c.waiting.at(k)
 		if r := c.reqs.At(i); c.overLimit(r) {
-			c.dequeued(i)
+			c.countDequeued(i)
 			c.refused = append(c.refused, i)
 			continue
 		}

@@ -73,7 +73,7 @@ func (c *Core) retract(need int32, p *engine.Pass) int32 {
 		i := c.running[v]
 		c.running = append(c.running[:v], c.running[v+1:]...)
 		need -= c.stepPages(c.reqs.At(i))
-		c.surrender(i)
+		c.dropLease(i)
 		c.retracts++
 		c.retracted = append(c.retracted, i)
 		p.Preempted = append(p.Preempted, c.reqs.At(i).id)

@@ -14,15 +14,15 @@ import (
 // An id names its prefix, and whoever has a page has all pages before it. So the
 // pages of a prompt that others have are a prefix of it, and events are suffixes.
 
-// tellStored offers the pages of r up to page upTo: those beyond r.hashed get their
+// emitStored offers the pages of r up to page upTo: those beyond r.hashed get their
 // hash, and one event announces them from the first that nobody else has.
-func (c *Core) tellStored(i, upTo int32) {
+func (c *Core) emitStored(i, upTo int32) {
 	r := c.reqs.At(i)
 	if upTo <= r.hashed {
 		c.notePrivate(i)
 		return
 	}
-	from := max(r.hashed, c.othersHave(i, upTo))
+	from := max(r.hashed, c.pagesOfOthers(i, upTo))
 	r.hashed = upTo
 	c.notePrivate(i)
 	if from >= upTo {
@@ -38,11 +38,11 @@ func (c *Core) tellStored(i, upTo int32) {
 	}
 }
 
-// tellSurrender withdraws the private pages of r that nobody else has.
-func (c *Core) tellSurrender(i int32) {
+// emitDropped withdraws the private pages of r that nobody else has.
+func (c *Core) emitDropped(i int32) {
 	r := c.reqs.At(i)
 	upTo := r.hashed
-	if from := max(r.cached, c.othersHave(i, upTo)); from < upTo {
+	if from := max(r.cached, c.pagesOfOthers(i, upTo)); from < upTo {
 		c.ev.BeginRemoved()
 		for pos := from; pos < upTo; pos++ {
 			c.ev.Add(r.prompt.Block(int(pos)))
@@ -52,8 +52,8 @@ func (c *Core) tellSurrender(i int32) {
 	c.notePrivate(i)
 }
 
-// tellTrim withdraws the last k pages of the oldest leaf that no request has.
-func (c *Core) tellTrim(k int32) {
+// emitTrimmed withdraws the last k pages of the oldest leaf that no request has.
+func (c *Core) emitTrimmed(k int32) {
 	n := &c.tree.nodes[c.tree.leaves[0]]
 	first := n.end - k
 	from := first
@@ -73,9 +73,9 @@ func (c *Core) tellTrim(k int32) {
 	}
 }
 
-// othersHave is how many of the first limit pages of r's prompt have a hashed page
+// pagesOfOthers is how many of the first limit pages of r's prompt have a hashed page
 // that is not a private one of r, and not one it has just put into the tree.
-func (c *Core) othersHave(i, limit int32) int32 {
+func (c *Core) pagesOfOthers(i, limit int32) int32 {
 	r := c.reqs.At(i)
 	have := r.hashed
 	if r.cached < limit { // private pages: the tree may hold the same

@@ -17,7 +17,7 @@ func (l ledger) apply(t testing.TB, ev *kv.Events) {
 		if v.Stored && v.HasParent && !l[v.Parent] {
 			t.Fatalf("stored below unknown parent %x", v.Parent)
 		}
-		for _, id := range ev.Of(v) {
+		for _, id := range ev.BlocksOf(v) {
 			if l[id] == v.Stored {
 				t.Fatalf("block %x: stored %v, known %v", id, v.Stored, l[id])
 			}
@@ -72,7 +72,7 @@ func TestEventsTellWhatARankHolds(t *testing.T) {
 	if _, err := g.replay(t, []job{{0, 40, 6, shared}, {0, 40, 9, shared}, {100, 30, 3, []int{7, 8}}, {200, 48, 2, shared}}); err != nil {
 		t.Fatal(err)
 	}
-	if g.told == 0 || g.withdrawn == 0 {
-		t.Errorf("%d blocks stored, %d removed", g.told, g.withdrawn)
+	if g.storedBlocks == 0 || g.withdrawn == 0 {
+		t.Errorf("%d blocks stored, %d removed", g.storedBlocks, g.withdrawn)
 	}
 }

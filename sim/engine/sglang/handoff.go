@@ -28,54 +28,54 @@ func (h *handoff) empty() bool {
 // is left, or a destination has no pages yet.
 func (c *Core) promote(p *engine.Pass) bool {
 	n := 0
-	for n < len(c.hand.ready) && len(c.running) < c.maxRun {
-		i := c.hand.ready[n]
+	for n < len(c.handoff.ready) && len(c.running) < c.maxRun {
+		i := c.handoff.ready[n]
 		c.running = append(c.running, i)
 		p.Admissions = append(p.Admissions, engine.Admission{Req: c.reqs.At(i).id})
 		n++
 	}
-	c.hand.ready = slices.Delete(c.hand.ready, 0, n)
-	return len(c.hand.ready)+len(c.hand.pending) == 0
+	c.handoff.ready = slices.Delete(c.handoff.ready, 0, n)
+	return len(c.handoff.ready)+len(c.handoff.pending) == 0
 }
 
-// open directs events of a command to ev, if anybody listens.
-func (c *Core) open(ev *kv.Events) {
+// directEvents sends events of a command to ev, if anybody listens.
+func (c *Core) directEvents(ev *kv.Events) {
 	if c.cfg.WantEvents && c.cfg.PrefixCaching {
 		c.ev = ev
 	}
 }
 
-// SubmitSource is Submit with the promise that the pages stay held after the
+// SubmitSource is Submit of a request of which the pages stay held after the
 // request's only output.
 func (c *Core) SubmitSource(r engine.Request) {
 	q := c.newRequest(r)
 	q.source = true
-	c.queueBack(c.reqs.take(q))
+	c.queueBack(c.reqs.add(q))
 }
 
 // ReleaseSource ends the lease of a held source; its prompt becomes reusable.
 func (c *Core) ReleaseSource(req int32, ev *kv.Events) {
-	k := c.lookup(c.hand.held, req)
+	k := c.indexOf(c.handoff.held, req)
 	if k < 0 {
 		return
 	}
-	i := c.hand.held[k]
-	c.hand.held = slices.Delete(c.hand.held, k, k+1)
-	c.open(ev)
-	c.finish(i)
+	i := c.handoff.held[k]
+	c.handoff.held = slices.Delete(c.handoff.held, k, k+1)
+	c.directEvents(ev)
+	c.endLease(i)
 	c.ev = nil
 	c.reqs.release(i)
-	c.hand.generation++
+	c.handoff.generation++
 }
 
 // CancelSource drops a source wherever it is: waiting, running or held.
 func (c *Core) CancelSource(req int32, ev *kv.Events) {
-	i := c.takeFrom(&c.hand.held, req)
+	i := c.removeFrom(&c.handoff.held, req)
 	if i < 0 {
-		i = c.takeFrom(&c.running, req)
+		i = c.removeFrom(&c.running, req)
 	}
 	if i < 0 {
-		i = c.takeWaiting(req)
+		i = c.removeWaitingByID(req)
 	}
 	c.cancel(i, ev)
 }
@@ -90,23 +90,23 @@ func (c *Core) Accept(r engine.Request) engine.Reason {
 		return engine.PromptOverPool
 	}
 	q.handoff = true
-	if len(c.hand.pending) == 0 {
-		c.hand.failed = -1
+	if len(c.handoff.pending) == 0 {
+		c.handoff.failed = -1
 	}
-	c.hand.pending = append(c.hand.pending, c.reqs.take(q))
+	c.handoff.pending = append(c.handoff.pending, c.reqs.add(q))
 	return engine.NoReason
 }
 
 // TryReserve attempts the head of the pending destinations: its whole prompt, the
 // cached prefix locked and the rest private until activation.
 func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
-	h := &c.hand
+	h := &c.handoff
 	if len(h.pending) == 0 || h.failed == h.generation {
 		return engine.Reservation{}, false
 	}
 	i := h.pending[0]
 	r := c.reqs.At(i)
-	c.open(ev)
+	c.directEvents(ev)
 	ok := c.lease(i, c.full(r.promptLen), r.promptLen)
 	c.ev = nil
 	if !ok {
@@ -122,32 +122,32 @@ func (c *Core) TryReserve(ev *kv.Events) (engine.Reservation, bool) {
 // Activate turns a reserved destination into a request whose prompt is computed;
 // it enters at the next pass.
 func (c *Core) Activate(req int32, ev *kv.Events) {
-	i := c.takeFrom(&c.hand.reserved, req)
+	i := c.removeFrom(&c.handoff.reserved, req)
 	if i < 0 {
 		return
 	}
 	r := c.reqs.At(i)
-	r.mat = r.promptLen
-	c.open(ev)
-	if c.cache(i, r.mat) > 0 {
-		c.hand.generation++
+	r.computed = r.promptLen
+	c.directEvents(ev)
+	if c.cache(i, r.computed) > 0 {
+		c.handoff.generation++
 	}
 	c.ev = nil
-	c.hand.ready = append(c.hand.ready, i)
+	c.handoff.ready = append(c.handoff.ready, i)
 }
 
 // CancelDestination drops a destination wherever it is.
 func (c *Core) CancelDestination(req int32, ev *kv.Events) {
-	if len(c.hand.pending) > 0 && c.reqs.At(c.hand.pending[0]).id == req {
-		c.hand.failed = -1
+	if len(c.handoff.pending) > 0 && c.reqs.At(c.handoff.pending[0]).id == req {
+		c.handoff.failed = -1
 	}
-	for _, list := range [...]*[]int32{&c.hand.pending, &c.hand.reserved, &c.hand.ready, &c.running} {
-		if i := c.takeFrom(list, req); i >= 0 {
+	for _, list := range [...]*[]int32{&c.handoff.pending, &c.handoff.reserved, &c.handoff.ready, &c.running} {
+		if i := c.removeFrom(list, req); i >= 0 {
 			c.cancel(i, ev)
 			return
 		}
 	}
-	c.cancel(c.takeWaiting(req), ev)
+	c.cancel(c.removeWaitingByID(req), ev)
 }
 
 // cancel ends request i without a signal; -1 is nobody.
@@ -155,21 +155,21 @@ func (c *Core) cancel(i int32, ev *kv.Events) {
 	if i < 0 {
 		return
 	}
-	c.open(ev)
-	c.surrender(i)
+	c.directEvents(ev)
+	c.dropLease(i)
 	c.ev = nil
 	c.reqs.release(i)
-	c.hand.generation++
+	c.handoff.generation++
 }
 
-// lookup returns the place in list of the request with run slot req, or -1.
-func (c *Core) lookup(list []int32, req int32) int {
+// indexOf returns the place in list of the request with run slot req, or -1.
+func (c *Core) indexOf(list []int32, req int32) int {
 	return slices.IndexFunc(list, func(i int32) bool { return c.reqs.At(i).id == req })
 }
 
-// takeFrom takes the request with run slot req out of list; -1 if it is not there.
-func (c *Core) takeFrom(list *[]int32, req int32) int32 {
-	k := c.lookup(*list, req)
+// removeFrom takes the request with run slot req out of list; -1 if it is not there.
+func (c *Core) removeFrom(list *[]int32, req int32) int32 {
+	k := c.indexOf(*list, req)
 	if k < 0 {
 		return -1
 	}
@@ -178,7 +178,7 @@ func (c *Core) takeFrom(list *[]int32, req int32) int32 {
 	return i
 }
 
-func (c *Core) takeWaiting(req int32) int32 {
+func (c *Core) removeWaitingByID(req int32) int32 {
 	for k := 0; k < c.waiting.n; k++ {
 		if i := c.waiting.at(k); c.reqs.At(i).id == req {
 			c.removeWaiting(k)

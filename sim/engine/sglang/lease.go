@@ -5,7 +5,7 @@ func (c *Core) evict(need int32) {
 	for need > 0 && len(c.tree.leaves) > 0 {
 		k := c.tree.tail(need)
 		if c.ev != nil {
-			c.tellTrim(k)
+			c.emitTrimmed(k)
 		}
 		c.tree.trim(k)
 		c.free += k
@@ -63,16 +63,16 @@ func (c *Core) cache(i, tokens int32) (duplicates int32) {
 	r.cached = upTo
 	if c.ev != nil {
 		r.hashed = max(r.hashed, upTo-added)
-		c.tellStored(i, upTo)
+		c.emitStored(i, upTo)
 	}
 	return duplicates
 }
 
-// finish ends the lease of a completed request; its complete pages stay in the
+// endLease ends the lease of a completed request; its complete pages stay in the
 // tree (spec engine-sglang 7.6). Without prefix caching nothing stays.
-func (c *Core) finish(i int32) {
+func (c *Core) endLease(i int32) {
 	r := c.reqs.At(i)
-	keep := c.full(r.mat)
+	keep := c.full(r.computed)
 	if !c.cfg.PrefixCaching {
 		keep = 0
 	}
@@ -84,20 +84,20 @@ func (c *Core) finish(i int32) {
 		r.hashed = max(r.hashed, keep-added)
 	}
 	if c.ev != nil {
-		c.tellStored(i, r.cached)
+		c.emitStored(i, r.cached)
 	}
 	c.tree.unlock(r.node)
-	r.mat, r.pages, r.cached, r.hashed, r.node = 0, 0, 0, 0, root
+	r.computed, r.pages, r.cached, r.hashed, r.node = 0, 0, 0, 0, root
 }
 
-// surrender ends the lease of a retracted or cancelled request: its private pages
+// dropLease ends the lease of a retracted or cancelled request: its private pages
 // are freed, the cached ones stay as ordinary evictable data (spec engine-sglang 7.7).
-func (c *Core) surrender(i int32) {
+func (c *Core) dropLease(i int32) {
 	r := c.reqs.At(i)
 	if c.ev != nil {
-		c.tellSurrender(i)
+		c.emitDropped(i)
 	}
 	c.free += r.pages - r.cached
 	c.tree.unlock(r.node)
-	r.mat, r.pages, r.cached, r.hashed, r.node = 0, 0, 0, 0, root
+	r.computed, r.pages, r.cached, r.hashed, r.node = 0, 0, 0, 0, root
 }

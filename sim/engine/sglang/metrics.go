@@ -12,9 +12,9 @@ func (c *Core) queueMetrics(p *engine.Pass) {
 }
 
 func (c *Core) fillQueued(m *engine.ForwardPass) {
-	m.QueuedPrefill, m.QueuedPrefillTokens, m.QueuedPrefillVar = c.fresh.n, c.fresh.sum, c.fresh.variance()
-	decode := c.resumed
-	for _, list := range [...][]int32{c.hand.ready, c.hand.pending, c.hand.reserved} {
+	m.QueuedPrefill, m.QueuedPrefillTokens, m.QueuedPrefillVar = c.queuedPrefill.n, c.queuedPrefill.sum, c.queuedPrefill.variance()
+	decode := c.queuedDecode
+	for _, list := range [...][]int32{c.handoff.ready, c.handoff.pending, c.handoff.reserved} {
 		for _, i := range list {
 			decode.add(c.reqs.At(i).len()) // a destination has no output yet
 		}

@@ -114,7 +114,7 @@ func (p *pair) replay() error {
 	for _, s := range []*side{&p.pre, &p.dec} {
 		c := s.core
 		if !c.Drained() || c.tree.locked != 0 || len(c.reqs.Free()) != int(c.reqs.Len()) {
-			p.t.Fatalf("worker not empty at the end: %+v %+v", c.Gauges(), c.hand)
+			p.t.Fatalf("worker not empty at the end: %+v %+v", c.Gauges(), c.handoff)
 		}
 	}
 	return nil

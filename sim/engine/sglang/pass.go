@@ -15,7 +15,7 @@ func (c *Core) Pass(nowMs float64, _ int64, p *engine.Pass) {
 		c.ev = &p.Events
 	}
 	before := c.ratio
-	deferred := c.rounds > 0
+	deferred := c.deferredPasses > 0
 	c.dropOverlong()
 	admits := c.promote(p)
 	if c.sorts() {
@@ -77,18 +77,18 @@ func (c *Core) prefillPass(nowMs float64, p *engine.Pass) {
 	p.EndMs = nowMs + ms
 	decoding := len(c.running)
 	for _, a := range c.batch {
-		if r := c.reqs.At(a.place); r.mat < r.len() {
-			c.cache(a.place, r.mat)
+		if r := c.reqs.At(a.place); r.computed < r.len() {
+			c.cache(a.place, r.computed)
 			c.queueFront(a.place)
 		} else if r.remaining() == 0 {
 			c.end(a.place, 0, p)
 		}
 	}
 	for _, a := range c.batch {
-		if r := c.reqs.At(a.place); r.mat == r.len() && r.remaining() == 1 {
+		if r := c.reqs.At(a.place); r.computed == r.len() && r.remaining() == 1 {
 			r.out++
 			c.end(a.place, 1, p)
-		} else if r.mat == r.len() && r.remaining() > 1 {
+		} else if r.computed == r.len() && r.remaining() > 1 {
 			c.running = append(c.running, a.place)
 		}
 	}
@@ -119,16 +119,16 @@ func (c *Core) firstTokens(list []int32, p *engine.Pass) {
 func (c *Core) emit(i, n int32, p *engine.Pass) (ends bool) {
 	r := c.reqs.At(i)
 	r.out += n
-	r.mat += n
-	pages := c.pagesFor(r.mat)
+	r.computed += n
+	pages := c.pagesFor(r.computed)
 	c.free -= pages - r.pages
 	r.pages = pages
 	if r.out >= r.maxOut {
-		c.cache(i, r.mat-1)
+		c.cache(i, r.computed-1)
 		c.end(i, n, p)
 		return true
 	}
-	c.cache(i, r.mat)
+	c.cache(i, r.computed)
 	p.Signals = append(p.Signals, engine.Signal{Req: r.id, Tokens: n})
 	return false
 }
@@ -183,13 +183,13 @@ func (c *Core) settle(p *engine.Pass) {
 	for _, i := range c.done {
 		r := c.reqs.At(i)
 		if r.source {
-			c.hand.held = append(c.hand.held, i)
+			c.handoff.held = append(c.handoff.held, i)
 			p.Held = append(p.Held, r.id)
 			continue
 		}
-		c.finish(i)
+		c.endLease(i)
 		c.reqs.release(i)
-		c.hand.generation++
+		c.handoff.generation++
 	}
 	for _, i := range c.refused {
 		c.reject(i, engine.OverModelLen, p)
@@ -198,16 +198,16 @@ func (c *Core) settle(p *engine.Pass) {
 		c.queueBack(i)
 	}
 	if len(c.retracted) > 0 {
-		c.hand.generation++
+		c.handoff.generation++
 	}
 }
 
 // reject reports a request that ends without completing and drops its lease.
 func (c *Core) reject(i int32, why engine.Reason, p *engine.Pass) {
 	p.Signals = append(p.Signals, engine.Signal{Req: c.reqs.At(i).id, End: engine.Rejected, Reason: why})
-	c.surrender(i)
+	c.dropLease(i)
 	c.reqs.release(i)
-	c.hand.generation++
+	c.handoff.generation++
 }
 
 // refuseHead rejects the head of the queue, refused while nobody runs, if it can
@@ -219,7 +219,7 @@ func (c *Core) reject(i int32, why engine.Reason, p *engine.Pass) {
 // them; there only the pool counts. The reference ends the run at this point (spec
 // engine-sglang 10).
 func (c *Core) refuseHead(no refusal, p *engine.Pass) {
-	if !c.hand.empty() {
+	if !c.handoff.empty() {
 		return
 	}
 	i := c.waiting.at(0)

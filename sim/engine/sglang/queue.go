@@ -14,7 +14,7 @@ type request struct {
 	promptLen int32
 	maxOut    int32
 	out       int32 // outputs so far
-	mat       int32 // tokens that own KV
+	computed  int32 // tokens that own KV
 	pages     int32 // pages of the lease, shared ones included
 	cached    int32 // leading pages that are in the tree, locked at node
 	node      int32 // deepest tree node held
@@ -29,15 +29,15 @@ func (r *request) remaining() int32 { return max(0, r.maxOut-r.out) }
 // requests holds the requests of a rank.
 type requests struct{ slab.Slab[request] }
 
-func (s *requests) take(r request) int32 {
-	i := s.Take()
+func (s *requests) add(r request) int32 {
+	i := s.Allocate()
 	*s.At(i) = r
 	return i
 }
 
 func (s *requests) release(i int32) {
 	s.At(i).prompt.Nodes = nil // not ours after the end of the request
-	s.Put(i)
+	s.Release(i)
 }
 
 // deque is a ring of slab places.
@@ -98,7 +98,7 @@ func (l *lengths) add(v int32) {
 	l.square += uint64(v) * uint64(v)
 }
 
-func (l *lengths) take(v int32) {
+func (l *lengths) remove(v int32) {
 	l.n--
 	l.sum -= int64(v)
 	l.square -= uint64(v) * uint64(v)

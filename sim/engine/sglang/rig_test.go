@@ -39,22 +39,22 @@ type rig struct {
 	runs        bool
 	limit       int // passes of a run, 0: 64
 
-	jobs      []job
-	out       []outcome
-	cores     []*Core // [rank]
-	passes    []engine.Pass
-	book      *book
-	now, end  float64
-	next      int // job to release
-	inflight  int
-	rank      int
-	computed  int64
-	retries   int
-	steps     int // passes, those inside runs included
-	inRuns    int
-	ledgers   []ledger // [rank]
-	told      int      // blocks in stored events
-	withdrawn int
+	jobs         []job
+	out          []outcome
+	cores        []*Core // [rank]
+	passes       []engine.Pass
+	book         *book
+	now, end     float64
+	next         int // job to release
+	inflight     int
+	rank         int
+	computed     int64
+	retries      int
+	steps        int // passes, those inside runs included
+	inRuns       int
+	ledgers      []ledger // [rank]
+	storedBlocks int      // blocks in stored events
+	withdrawn    int
 }
 
 // fix is the fixed timing of the spec's examples.
@@ -349,8 +349,8 @@ func (g *rig) check(t testing.TB, i int, ev *kv.Events) {
 		t.Fatalf("at %v ms: %v", g.now, err)
 	}
 	for _, v := range ev.Items {
-		if n := len(ev.Of(v)); v.Stored {
-			g.told += n
+		if n := len(ev.BlocksOf(v)); v.Stored {
+			g.storedBlocks += n
 		} else {
 			g.withdrawn += n
 		}

@@ -31,8 +31,8 @@ func (c *Core) Run(limit int) engine.Run {
 	d := &c.plan
 	d.members = d.members[:0]
 	n := len(c.running)
-	if n == 0 || c.sampler != nil || c.cfg.Role == engine.Prefill || c.rounds > 0 || c.overlong > 0 ||
-		len(c.hand.ready) > 0 && n < c.maxRun || !c.gatherRun(limit) {
+	if n == 0 || c.sampler != nil || c.cfg.Role == engine.Prefill || c.deferredPasses > 0 || c.overlong > 0 ||
+		len(c.handoff.ready) > 0 && n < c.maxRun || !c.gatherRun(limit) {
 		return engine.Run{}
 	}
 	passes := min(limit, int(d.minLeft)-1)
@@ -96,7 +96,7 @@ func (c *Core) planHead() (blockedHead, bool) {
 		c.orderQueue()
 		h.fixed = false
 	}
-	if len(c.running) >= c.maxRun || len(c.hand.ready)+len(c.hand.pending) > 0 {
+	if len(c.running) >= c.maxRun || len(c.handoff.ready)+len(c.handoff.pending) > 0 {
 		return h, true
 	}
 	b := c.newBudget()
@@ -174,7 +174,7 @@ func (c *Core) refusedAt(j, room int32, ratio, want float64) bool {
 // pages, in the order of the last insert that the passes would do, leaves the same
 // tree and the same order of ticks.
 func (c *Core) Advance(n int, ev *kv.Events) {
-	c.open(ev)
+	c.directEvents(ev)
 	for range n {
 		if c.ratio == c.ratioMin {
 			break
@@ -192,11 +192,11 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 	for _, i := range c.running {
 		r := c.reqs.At(i)
 		r.out += k
-		r.mat += k
-		r.pages = c.pagesFor(r.mat)
+		r.computed += k
+		r.pages = c.pagesFor(r.computed)
 	}
 	for _, i := range c.insertOrder() {
-		c.cache(i, c.reqs.At(i).mat)
+		c.cache(i, c.reqs.At(i).computed)
 	}
 	c.plan.advanced += int64(n)
 	c.ev = nil
@@ -211,7 +211,7 @@ func (c *Core) insertOrder() []int32 {
 	}
 	d := &c.plan
 	clear(d.slack) // [tokens since the last full page], then where its members go
-	since := func(i int32) int32 { return min(c.reqs.At(i).mat%c.page, int32(len(d.slack)-1)) }
+	since := func(i int32) int32 { return min(c.reqs.At(i).computed%c.page, int32(len(d.slack)-1)) }
 	for _, i := range c.running {
 		d.slack[since(i)]++
 	}

@@ -48,14 +48,14 @@ type Core struct {
 	running []int32
 	free    int32 // pages
 	tree    tree
-	hand    handoff
+	handoff handoff
 
-	rounds   int  // passes that still admit nobody
-	idle     bool // the pass of this group was an idle round
-	overlong int  // waiting requests that max_model_len refuses
-	retracts int64
-	fresh    lengths // of waiting requests without output
-	resumed  lengths // of waiting requests with output
+	deferredPasses int  // passes that still admit nobody
+	idle           bool // the pass of this group was an idle round
+	overlong       int  // waiting requests that max_model_len refuses
+	retracts       int64
+	queuedPrefill  lengths // of waiting requests without output
+	queuedDecode   lengths // of waiting requests with output
 
 	batch     []admitted // of the pass
 	retracted []int32    // of the pass
@@ -122,7 +122,7 @@ func New(cfg engine.Config) (*Core, error) {
 }
 
 // Submit puts r at the back of the waiting queue.
-func (c *Core) Submit(r engine.Request) { c.queueBack(c.reqs.take(c.newRequest(r))) }
+func (c *Core) Submit(r engine.Request) { c.queueBack(c.reqs.add(c.newRequest(r))) }
 
 // newRequest is a request that owns nothing yet.
 func (c *Core) newRequest(r engine.Request) request {
@@ -135,18 +135,18 @@ func (c *Core) newRequest(r engine.Request) request {
 
 // Runnable reports whether a pass has anything to look at.
 func (c *Core) Runnable() bool {
-	return c.waiting.n > 0 || len(c.running) > 0 || len(c.hand.ready) > 0 || c.rounds > 0
+	return c.waiting.n > 0 || len(c.running) > 0 || len(c.handoff.ready) > 0 || c.deferredPasses > 0
 }
 
 // Drained reports whether the rank holds nothing at all.
-func (c *Core) Drained() bool { return !c.Runnable() && c.hand.empty() }
+func (c *Core) Drained() bool { return !c.Runnable() && c.handoff.empty() }
 
 // EndGroup counts the prefill/decode interval (spec engine-sglang 8).
 func (c *Core) EndGroup(g engine.GroupPass) {
 	if g.Prefilled {
-		c.rounds = c.cfg.PrefillDecodeInterval
-	} else if c.rounds > 0 {
-		c.rounds--
+		c.deferredPasses = c.cfg.PrefillDecodeInterval
+	} else if c.deferredPasses > 0 {
+		c.deferredPasses--
 	}
 	if c.idle && !g.ModelWork {
 		c.ratio = c.ratioInit
@@ -156,7 +156,7 @@ func (c *Core) EndGroup(g engine.GroupPass) {
 
 // Gauges returns the present occupancy: cached pages count as active.
 func (c *Core) Gauges() engine.Gauges {
-	h := &c.hand
+	h := &c.handoff
 	return engine.Gauges{
 		ActiveBlocks: int64(c.total - c.free), TotalBlocks: int64(c.total),
 		Running:     int64(len(c.running)),
@@ -201,32 +201,32 @@ func (c *Core) overLimit(r *request) bool {
 
 func (c *Core) queueBack(i int32) {
 	c.waiting.pushBack(i)
-	c.queued(i)
+	c.countQueued(i)
 }
 
 func (c *Core) queueFront(i int32) {
 	c.waiting.pushFront(i)
-	c.queued(i)
+	c.countQueued(i)
 }
 
-func (c *Core) queued(i int32) {
+func (c *Core) countQueued(i int32) {
 	r := c.reqs.At(i)
 	if r.out == 0 && !r.handoff {
-		c.fresh.add(r.len())
+		c.queuedPrefill.add(r.len())
 	} else {
-		c.resumed.add(r.len())
+		c.queuedDecode.add(r.len())
 	}
 	if c.overLimit(r) {
 		c.overlong++
 	}
 }
 
-func (c *Core) dequeued(i int32) {
+func (c *Core) countDequeued(i int32) {
 	r := c.reqs.At(i)
 	if r.out == 0 && !r.handoff {
-		c.fresh.take(r.len())
+		c.queuedPrefill.remove(r.len())
 	} else {
-		c.resumed.take(r.len())
+		c.queuedDecode.remove(r.len())
 	}
 	if c.overLimit(r) {
 		c.overlong--
@@ -240,7 +240,7 @@ func (c *Core) removeWaiting(k int) {
 		c.waiting.set(k, c.waiting.at(k-1))
 	}
 	c.waiting.popFront()
-	c.dequeued(i)
+	c.countDequeued(i)
 }
 
 // Check returns the first broken law of the rank's structures.
@@ -259,9 +259,9 @@ func (c *Core) Check() error {
 		}
 	}
 	count(c.running)
-	count(c.hand.ready)
-	count(c.hand.held)
-	count(c.hand.reserved)
+	count(c.handoff.ready)
+	count(c.handoff.held)
+	count(c.handoff.reserved)
 	for k := 0; k < c.waiting.n; k++ {
 		count([]int32{c.waiting.at(k)})
 	}

@@ -73,7 +73,7 @@ func newTree() tree { return tree{nodes: []node{{leaf: -1}}} }
 // evictable is the number of pages on unlocked nodes.
 func (t *tree) evictable() int32 { return t.pages - t.locked }
 
-func (t *tree) draw() int64 { t.ticks++; return t.ticks }
+func (t *tree) nextTick() int64 { t.ticks++; return t.ticks }
 
 // find returns how many of the first limit pages of p are in the tree, and the
 // deepest node that holds one of them, fully matched or not. It touches nothing.
@@ -85,7 +85,7 @@ func (t *tree) find(p *kv.Prompt, limit int32) (pages, deepest int32) {
 		}
 		deepest = child
 		n := &t.nodes[child]
-		pages = t.agree(n, p, limit)
+		pages = t.matchEdge(n, p, limit)
 		if pages < n.end {
 			break
 		}
@@ -93,10 +93,10 @@ func (t *tree) find(p *kv.Prompt, limit int32) (pages, deepest int32) {
 	return pages, deepest
 }
 
-// agree returns the position up to which p, cut at limit, follows the edge of n.
+// matchEdge returns the position up to which p, cut at limit, follows the edge of n.
 // They share the first page of the edge. Equal ids mean equal prefixes, so the
 // pages that agree are a prefix of the edge.
-func (t *tree) agree(n *node, p *kv.Prompt, limit int32) int32 {
+func (t *tree) matchEdge(n *node, p *kv.Prompt, limit int32) int32 {
 	hi := min(n.end, limit) // all of [start, lo) agree, nothing from hi on
 	if n.key(hi-1) == p.Block(int(hi-1)) {
 		return hi
@@ -116,7 +116,7 @@ func (t *tree) agree(n *node, p *kv.Prompt, limit int32) int32 {
 // lockMatch locks the longest match among the first limit pages of p, splitting
 // an edge that matches partly, and returns its length and its node.
 func (t *tree) lockMatch(p *kv.Prompt, limit int32) (pages, at int32) {
-	tick := t.draw()
+	tick := t.nextTick()
 	pages, at = t.find(p, limit)
 	fresh := at
 	if at != root && pages < t.nodes[at].end {
@@ -209,7 +209,7 @@ func (t *tree) insert(at int32, p *kv.Prompt, from, to int32) (end, added int32)
 	if from == to {
 		return at, 0
 	}
-	tick := t.draw()
+	tick := t.nextTick()
 	t.touch(at, tick)
 	for cur := at; ; {
 		n := &t.nodes[cur]
@@ -222,7 +222,7 @@ func (t *tree) insert(at int32, p *kv.Prompt, from, to int32) (end, added int32)
 			return t.addChild(cur, p, from, to), to - from
 		}
 		n = &t.nodes[child]
-		m := t.agree(n, p, to)
+		m := t.matchEdge(n, p, to)
 		if m < n.end {
 			u := t.split(child, m)
 			if m == to {
@@ -258,7 +258,7 @@ func (t *tree) addChild(parent int32, p *kv.Prompt, from, to int32) int32 {
 	c := t.make(parent, from)
 	n := &t.nodes[c]
 	n.extend(p, to)
-	n.tick = t.draw()
+	n.tick = t.nextTick()
 	t.pages += to - from
 	t.nodes[parent].children++
 	t.index.Put(uint64(n.edge[0].first), c)

@@ -2,8 +2,8 @@ package vllm
 
 import "github.com/dynosweep/dynosweep/sim/kv"
 
-// tail is the number of blocks that r still needs to complete.
-func (c *Core) tail(r *request) int { return int(ceil(r.total, c.blockSize) - r.blocks) }
+// blocksToComplete is the number of blocks that r still needs to complete.
+func (c *Core) blocksToComplete(r *request) int { return int(ceil(r.total, c.blockSize) - r.blocks) }
 
 // grow gives r the blocks of its first target tokens, the first ones from reuse.
 // False, with nothing changed, if the pool cannot.
@@ -20,7 +20,7 @@ func (c *Core) grow(r *request, target int32, reuse []int32) bool {
 		r.cached = append(r.cached, reuse...)
 	}
 	if r.status == running {
-		c.promise -= int(to - r.blocks)
+		c.blocksOwed -= int(to - r.blocks)
 	}
 	r.blocks = to
 	return true
@@ -70,12 +70,12 @@ func (c *Core) finalize(r *request, computed int32, ev *kv.Events) {
 		r.cached = c.pool.CacheOwn(r.cached, id, n)
 	}
 	if ev != nil {
-		c.tellStored(r, from, ev)
+		c.emitStored(r, from, ev)
 	}
 }
 
-// tellStored tells of the blocks of r from index from on that became visible.
-func (c *Core) tellStored(r *request, from int, ev *kv.Events) {
+// emitStored announces the blocks of r from index from on that became visible.
+func (c *Core) emitStored(r *request, from int, ev *kv.Events) {
 	open := false
 	for i := from; i < len(r.cached); {
 		id, n := r.content.Run(i, len(r.cached))
@@ -113,8 +113,8 @@ func (c *Core) victim() int32 {
 	}
 }
 
-// undo takes back what the pass gave to s, if it did.
-func (c *Core) undo(s int32) {
+// unschedule takes back what the pass gave to s, if it did.
+func (c *Core) unschedule(s int32) {
 	r := c.reqs.At(s)
 	if r.pass != c.passes {
 		return
@@ -141,7 +141,7 @@ func (c *Core) preempt(s int32) {
 
 // leaveRunning takes s out of the running ones.
 func (c *Core) leaveRunning(s int32) {
-	c.promise -= c.tail(c.reqs.At(s))
+	c.blocksOwed -= c.blocksToComplete(c.reqs.At(s))
 	for i, t := range c.running {
 		if t == s {
 			c.running = append(c.running[:i], c.running[i+1:]...)

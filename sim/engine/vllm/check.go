@@ -9,9 +9,9 @@ func (c *Core) Check() error {
 		return err
 	}
 	places := c.wait.n + len(c.running) + c.handoff.held.n + c.handoff.pending.n + c.handoff.reserved.n
-	used, private, promise, tokenless := 0, 0, 0, 0
+	used, private, owed, tokenless := 0, 0, 0, 0
 	holders := map[int32]int{}
-	var fresh, again sums
+	var prefill, decode sums
 	for s := int32(1); s < c.reqs.Len(); s++ {
 		r := c.reqs.At(s)
 		if r.status == unused {
@@ -30,20 +30,20 @@ func (c *Core) Check() error {
 		}
 		switch {
 		case r.status == running:
-			promise += c.tail(r)
+			owed += c.blocksToComplete(r)
 		case r.status == preempted || r.destination:
-			again.add(r.queued(), 1)
+			decode.add(r.queued(), 1)
 		case r.status == waiting:
-			fresh.add(r.queued(), 1)
+			prefill.add(r.queued(), 1)
 		}
 	}
 	switch {
 	case used != places:
 		return fmt.Errorf("vllm: %d requests, %d places taken", used, places)
-	case promise != c.promise || tokenless != c.tokenless:
-		return fmt.Errorf("vllm: promised %d blocks, want %d; tokenless %d, want %d", c.promise, promise, c.tokenless, tokenless)
-	case fresh != c.fresh || again != c.again:
-		return fmt.Errorf("vllm: queue sums %v and %v, want %v and %v", c.fresh, c.again, fresh, again)
+	case owed != c.blocksOwed || tokenless != c.tokenless:
+		return fmt.Errorf("vllm: owes %d blocks, want %d; tokenless %d, want %d", c.blocksOwed, owed, c.tokenless, tokenless)
+	case prefill != c.queuedPrefill || decode != c.queuedDecode:
+		return fmt.Errorf("vllm: queue sums %v and %v, want %v and %v", c.queuedPrefill, c.queuedDecode, prefill, decode)
 	case c.pool.Active() != private+len(holders):
 		return fmt.Errorf("vllm: %d blocks active, holders have %d private and %d cached", c.pool.Active(), private, len(holders))
 	}

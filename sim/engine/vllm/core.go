@@ -50,10 +50,10 @@ type request struct {
 	blocks   int32 // held, private ones included
 	cached   []int32
 
-	pass   int64 // number of the latest pass that scheduled it, which gave it
-	tokens int32 // so many tokens,
-	share  int32 // so many of its prompt,
-	have   int32 // after so many of its prompt (if share > 0)
+	pass         int64 // number of the latest pass that scheduled it, which gave it
+	tokens       int32 // so many tokens,
+	promptTokens int32 // so many of its prompt,
+	promptBefore int32 // after so many of its prompt (if share > 0)
 
 	status      status
 	source      bool  // blocks outlive completion (handoff)
@@ -81,27 +81,27 @@ type Core struct {
 	maxSeqs   int   // running requests
 	maxTokens int   // token budget of a pass
 
-	pool    *kv.Pool
-	reqs    slab.Slab[request] // [slot]; slot 0 is none
-	buffers [][]int32          // unused lists of cached blocks
-	orders  int64              // requests ever
-	wait    queue
-	running []int32 // slots, in order of admission
-	promise int     // blocks that the running requests still need to complete
+	pool       *kv.Pool
+	reqs       slab.Slab[request] // [slot]; slot 0 is none
+	buffers    [][]int32          // unused lists of cached blocks
+	arrivals   int64              // requests ever
+	wait       queue
+	running    []int32 // slots, in order of admission
+	blocksOwed int     // blocks that the running requests still need to complete
 
 	tokenless int // requests that want no output
 
-	fresh, again sums // queued: prompts; preempted and handed-over requests
-	preemptions  int64
-	fruitful     int64           // preemptions when the latest signal was given
-	sampler      *timing.Sampler // nil without speculation
+	queuedPrefill, queuedDecode sums // queued: prompts; preempted and handed-over requests
+	preemptions                 int64
+	lastProgress                int64           // preemptions when the latest signal was given
+	sampler                     *timing.Sampler // nil without speculation
 
-	passes  int64 // passes so far, numbers them
-	step    int64 // group-pass counter of the latest pass
-	bound   bool  // the latest pass that could admit left requests waiting
-	blocked blockedHead
-	p       pass
-	members []int32 // ids in a decode run
+	passes           int64 // passes so far, numbers them
+	step             int64 // group-pass counter of the latest pass
+	admissionBlocked bool  // the latest pass that could admit left requests waiting
+	blocked          blockedHead
+	p                pass
+	members          []int32 // ids in a decode run
 
 	handoff handoff
 }
@@ -149,7 +149,7 @@ func NewVariant(cfg engine.Config, v Variant) (*Core, error) {
 	c := &Core{cfg: cfg, variant: v, blockSize: int32(cfg.BlockSize), interval: 1,
 		maxSeqs: cfg.MaxNumSeqs, maxTokens: cfg.MaxNumBatchedTokens,
 		pool: kv.NewPool(cfg.Blocks), step: -1}
-	c.reqs.Take() // 0 is none
+	c.reqs.Allocate() // 0 is none
 	if c.maxSeqs == 0 {
 		c.maxSeqs = unlimited
 	}
@@ -219,16 +219,16 @@ func (c *Core) Submit(r engine.Request) {
 
 // newRequest fills a slot.
 func (c *Core) newRequest(r engine.Request) int32 {
-	s := c.reqs.Take()
+	s := c.reqs.Allocate()
 	prompt := int64(r.PromptTokens)
 	total := prompt + max(0, c.variant.Output(prompt, int64(r.OutputTokens)))
 	if limit := int64(c.cfg.MaxModelLen); limit > 0 {
 		total = max(prompt, min(total, limit))
 	}
 	const longest = 1<<31 - 1
-	c.orders++
+	c.arrivals++
 	*c.reqs.At(s) = request{id: r.ID, prompt: r.PromptTokens, length: r.PromptTokens,
-		total: int32(min(total, longest)), order: c.orders, content: r.Prompt}
+		total: int32(min(total, longest)), order: c.arrivals, content: r.Prompt}
 	if total == prompt {
 		c.tokenless++
 	}
@@ -241,7 +241,7 @@ func (c *Core) free(s int32) {
 		c.tokenless--
 	}
 	*c.reqs.At(s) = request{}
-	c.reqs.Put(s)
+	c.reqs.Release(s)
 }
 
 // Runnable reports waiting or running requests.
@@ -264,10 +264,10 @@ func (c *Core) Gauges() engine.Gauges {
 
 // events is where KV events go; nil if nobody listens.
 func (c *Core) events(ev *kv.Events) *kv.Events {
-	if c.tellsEvents() {
+	if c.emitsEvents() {
 		return ev
 	}
 	return nil
 }
 
-func (c *Core) tellsEvents() bool { return c.cfg.WantEvents && c.cfg.PrefixCaching }
+func (c *Core) emitsEvents() bool { return c.cfg.WantEvents && c.cfg.PrefixCaching }

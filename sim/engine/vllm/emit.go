@@ -61,7 +61,7 @@ func (c *Core) price(r *request, accepted int32) {
 }
 
 // advanced reports that the prompt of r moved in this pass.
-func (r *request) advanced(pass int64) bool { return r.pass == pass && r.share > 0 }
+func (r *request) advanced(pass int64) bool { return r.pass == pass && r.promptTokens > 0 }
 
 // prefillMs is the clock time of the prefill part.
 func (c *Core) prefillMs() float64 {
@@ -133,7 +133,7 @@ func (c *Core) append() {
 // keeps its blocks until they are released.
 func (c *Core) finish(s int32) {
 	r := c.reqs.At(s)
-	c.promise -= c.tail(r)
+	c.blocksOwed -= c.blocksToComplete(r)
 	c.handoff.generation++
 	if r.source {
 		r.status = held

@@ -8,8 +8,8 @@ import (
 // Dump prints all state that later passes can depend on.
 func (c *Core) Dump() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "promise %d tokenless %d queued %v %v preemptions %d passes %d step %d bound %v generation %d failed %d\n",
-		c.promise, c.tokenless, c.fresh, c.again, c.preemptions, c.passes, c.step, c.bound, c.handoff.generation, c.handoff.failed)
+	fmt.Fprintf(&b, "owed %d tokenless %d queued %v %v preemptions %d passes %d step %d admission blocked %v generation %d failed %d\n",
+		c.blocksOwed, c.tokenless, c.queuedPrefill, c.queuedDecode, c.preemptions, c.passes, c.step, c.admissionBlocked, c.handoff.generation, c.handoff.failed)
 	one := func(s int32) {
 		r := c.reqs.At(s)
 		fmt.Fprintf(&b, "  %d: id %d prompt %d length %d total %d computed %d blocks %d status %d order %d cached", s, r.id,

@@ -75,7 +75,7 @@ func (c *Core) Accept(q engine.Request) engine.Reason {
 	}
 	r.status, r.destination = pending, true
 	c.handoff.pending.insert(&c.reqs, s, 0)
-	c.again.add(r.queued(), 1)
+	c.queuedDecode.add(r.queued(), 1)
 	return engine.NoReason
 }
 
@@ -122,7 +122,7 @@ func (c *Core) Activate(id int32, ev *kv.Events) {
 	}
 	h.reserved.remove(&c.reqs, s)
 	r := c.reqs.At(s)
-	c.again.add(r.queued(), -1)
+	c.queuedDecode.add(r.queued(), -1)
 	r.status, r.computed = waiting, r.prompt
 	c.finalize(r, r.computed, c.events(ev))
 	at := c.wait.head
@@ -137,7 +137,7 @@ func (c *Core) CancelDestination(id int32, _ *kv.Events) {
 	for _, q := range [...]*queue{&c.handoff.pending, &c.handoff.reserved} {
 		if s := q.find(&c.reqs, id); s != 0 {
 			q.remove(&c.reqs, s)
-			c.again.add(c.reqs.At(s).queued(), -1)
+			c.queuedDecode.add(c.reqs.At(s).queued(), -1)
 			c.drop(s)
 			return
 		}

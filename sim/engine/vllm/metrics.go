@@ -37,9 +37,9 @@ func (c *Core) batchMetrics(m *engine.ForwardPass) {
 		r := c.reqs.At(s)
 		switch {
 		case r.pass != c.passes:
-		case r.share > 0:
+		case r.promptTokens > 0:
 			prefill.add(int64(r.prompt), 1)
-			m.PrefillKVTokens += int64(r.have)
+			m.PrefillKVTokens += int64(r.promptBefore)
 		case r.length < r.total:
 			decode.add(int64(r.length), 1)
 		}
@@ -50,6 +50,6 @@ func (c *Core) batchMetrics(m *engine.ForwardPass) {
 
 // queueMetrics fills m from the queues after the pass.
 func (c *Core) queueMetrics(m *engine.ForwardPass) {
-	m.QueuedPrefill, m.QueuedPrefillTokens, m.QueuedPrefillVar = c.fresh.n, c.fresh.sum, c.fresh.variance()
-	m.QueuedDecode, m.QueuedDecodeKVTokens, m.QueuedDecodeVar = c.again.n, c.again.sum, c.again.variance()
+	m.QueuedPrefill, m.QueuedPrefillTokens, m.QueuedPrefillVar = c.queuedPrefill.n, c.queuedPrefill.sum, c.queuedPrefill.variance()
+	m.QueuedDecode, m.QueuedDecodeKVTokens, m.QueuedDecodeVar = c.queuedDecode.n, c.queuedDecode.sum, c.queuedDecode.variance()
 }

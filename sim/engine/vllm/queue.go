@@ -68,7 +68,7 @@ func (c *Core) dequeue(s int32) {
 // queuedSums is the metric that a queued request belongs to.
 func (c *Core) queuedSums(s int32) *sums {
 	if r := c.reqs.At(s); r.status == preempted || r.destination {
-		return &c.again
+		return &c.queuedDecode
 	}
-	return &c.fresh
+	return &c.queuedPrefill
 }

@@ -49,7 +49,7 @@ func (c *Core) Run(limit int) engine.Run {
 		c.members = append(c.members, c.reqs.At(s).id)
 	}
 	return engine.Run{Passes: passes, Members: int64(n), Context: context,
-		Events: c.tellsEvents() && grown > c.pool.Free()}
+		Events: c.emitsEvents() && grown > c.pool.Free()}
 }
 
 // growth is the number of blocks that passes more passes of a run take.
@@ -111,7 +111,7 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 		panic(fmt.Sprintf("vllm: a run of %d passes needs %d blocks of %d free and %d inactive",
 			n, blocks, c.pool.Free(), c.pool.Inactive()))
 	}
-	c.promise -= blocks
+	c.blocksOwed -= blocks
 	for _, s := range c.running {
 		r := c.reqs.At(s)
 		r.computed += int32(n)
@@ -124,8 +124,8 @@ func (c *Core) Advance(n int, ev *kv.Events) {
 	}
 	c.passes += int64(n)
 	// Some pass of the run may not have been a deferred one.
-	if (c.step+int64(n))/c.interval > c.step/c.interval || c.bound {
-		c.bound = c.wait.n > 0
+	if (c.step+int64(n))/c.interval > c.step/c.interval || c.admissionBlocked {
+		c.admissionBlocked = c.wait.n > 0
 	}
 	c.step += int64(n)
 }

@@ -226,7 +226,7 @@ func (w *twins) advanceRun(run engine.Run) {
 		}
 		for _, e := range p.Events.Items {
 			slow.Items = append(slow.Items, e)
-			slow.Blocks = append(slow.Blocks, p.Events.Of(e)...)
+			slow.Blocks = append(slow.Blocks, p.Events.BlocksOf(e)...)
 			if !e.Stored && !run.Events {
 				w.t.Errorf("an eviction in a run that promised none")
 			}

@@ -53,7 +53,7 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	c.scheduleRunning()
 	c.admit()
 	if !c.p.deferred && !c.p.preempted {
-		c.bound = c.wait.n > 0
+		c.admissionBlocked = c.wait.n > 0
 	}
 	if c.cfg.WantMetrics {
 		c.batchMetrics(&out.Metrics)
@@ -61,7 +61,7 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	out.Blocks = int64(c.pool.Active())
 	c.emit(nowMs)
 	out.Signals = append(out.Signals, c.p.rejected...)
-	c.checkFruit()
+	c.checkProgress()
 	if c.cfg.WantMetrics {
 		c.queueMetrics(&out.Metrics)
 	}
@@ -71,18 +71,18 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	}
 }
 
-// maxFruitless is the number of preemptions without a single output in between
+// maxPreemptionsInVain is the number of preemptions without a single output in between
 // after which a pass gives up. A batch that only just fits without its speculative
 // bursts otherwise recomputes and preempts itself for ever, in no time at all on a
 // decode rank.
-const maxFruitless = 10000
+const maxPreemptionsInVain = 10000
 
-func (c *Core) checkFruit() {
+func (c *Core) checkProgress() {
 	if len(c.p.out.Signals) > 0 {
-		c.fruitful = c.preemptions
+		c.lastProgress = c.preemptions
 		return
 	}
-	if c.preemptions-c.fruitful > maxFruitless && c.p.out.Err == nil {
+	if c.preemptions-c.lastProgress > maxPreemptionsInVain && c.p.out.Err == nil {
 		r := c.reqs.At(c.wait.head)
 		c.p.out.Err = fmt.Errorf("a request of %d tokens is preempted for ever: the KV pool of %d blocks of %d tokens cannot hold "+
 			"what it needs beside the blocks of others; raise num_gpu_blocks or lower max_num_seqs",
@@ -93,7 +93,7 @@ func (c *Core) checkFruit() {
 // defers reports whether prefills wait at this step: not every interval-th, some
 // prompt is done, and the latest admission was not cut short by capacity.
 func (c *Core) defers(step int64) bool {
-	if c.interval == 1 || step%c.interval == 0 || c.bound {
+	if c.interval == 1 || step%c.interval == 0 || c.admissionBlocked {
 		return false
 	}
 	for _, s := range c.running {
@@ -111,7 +111,7 @@ func (c *Core) scheduleRunning() {
 	for i := 0; i < len(c.running) && c.p.budget > 0; {
 		s := c.running[i]
 		r := c.reqs.At(s)
-		if c.p.deferred && r.computed < r.prompt || c.decodes(r) {
+		if c.p.deferred && r.computed < r.prompt || c.scheduleDecode(r) {
 			i++
 			continue
 		}
@@ -124,10 +124,10 @@ func (c *Core) scheduleRunning() {
 	}
 }
 
-// decodes is schedule for the usual case, decided without a division: the newest
+// scheduleDecode is schedule for the usual case, decided without a division: the newest
 // token of a request past its prompt, in a block that it has. False, with nothing
 // done, in any other case. The budget is not 0.
-func (c *Core) decodes(r *request) bool {
+func (c *Core) scheduleDecode(r *request) bool {
 	if r.computed != r.length-1 || r.computed < r.prompt || r.length > r.blocks*c.blockSize {
 		return false
 	}
@@ -135,7 +135,7 @@ func (c *Core) decodes(r *request) bool {
 	if r.computed >= int32(len(r.cached)+1)*c.blockSize {
 		c.finalize(r, r.computed, c.p.ev)
 	}
-	r.pass, r.tokens, r.share = c.passes, 1, 0
+	r.pass, r.tokens, r.promptTokens = c.passes, 1, 0
 	c.p.scheduled++
 	c.p.budget--
 	return true
@@ -190,7 +190,7 @@ func (c *Core) head() int32 {
 // ready reports a queued destination whose prompt is computed.
 func (r *request) ready() bool { return r.status == waiting && r.computed > 0 }
 
-// refuse says why a fresh request can never run.
+// refuse says why a new request can never run.
 func (c *Core) refuse(r *request) engine.Reason {
 	if c.cfg.MaxModelLen > 0 && int(r.prompt) >= c.cfg.MaxModelLen {
 		return engine.OverModelLen
@@ -213,7 +213,7 @@ func (c *Core) fits(s int32) (cached int, ok bool) {
 		return 0, false
 	}
 	d := Demand{Known: int(ceil(r.length, c.blockSize)), Total: int(ceil(r.total, c.blockSize)),
-		Room: c.pool.Capacity() - c.pool.Active(), Promised: c.promise}
+		Room: c.pool.Capacity() - c.pool.Active(), Promised: c.blocksOwed}
 	b := &c.blocked
 	if b.order == r.order && b.gains == c.pool.Gains() {
 		d.HeldHits = b.held
@@ -283,7 +283,7 @@ func (c *Core) schedule(s int32, cached int) verdict {
 			return blocked
 		}
 		c.p.preempted = true
-		c.undo(victim)
+		c.unschedule(victim)
 		c.preempt(victim)
 		if victim == s {
 			return selfPreempted
@@ -291,8 +291,8 @@ func (c *Core) schedule(s int32, cached int) verdict {
 	}
 	r.computed = target
 	c.finalize(r, target, c.p.ev)
-	r.pass, r.tokens, r.have = c.passes, int32(want), int32(have)
-	r.share = min(target, r.prompt) - int32(have)
+	r.pass, r.tokens, r.promptBefore = c.passes, int32(want), int32(have)
+	r.promptTokens = min(target, r.prompt) - int32(have)
 	c.p.scheduled++
 	c.countPrefill(r, 1)
 	c.p.budget -= want
@@ -301,7 +301,7 @@ func (c *Core) schedule(s int32, cached int) verdict {
 
 // countPrefill adds r to the prefill part of the pass (sign 1) or takes it back.
 func (c *Core) countPrefill(r *request, sign int64) {
-	if r.share <= 0 {
+	if r.promptTokens <= 0 {
 		return
 	}
 	c.p.out.Metrics.PrefillTokens += sign * int64(r.tokens)
@@ -309,8 +309,8 @@ func (c *Core) countPrefill(r *request, sign int64) {
 		return
 	}
 	c.p.prefills += sign
-	c.p.sumISL += sign * int64(r.have+r.share)
-	c.p.sumPrefix += sign * int64(r.have)
+	c.p.sumISL += sign * int64(r.promptBefore+r.promptTokens)
+	c.p.sumPrefix += sign * int64(r.promptBefore)
 }
 
 // enterRunning moves an admitted request from the queue to the running ones.
@@ -319,6 +319,6 @@ func (c *Core) enterRunning(s int32, cached int) {
 	r := c.reqs.At(s)
 	r.status = running
 	c.running = append(c.running, s)
-	c.promise += c.tail(r)
+	c.blocksOwed += c.blocksToComplete(r)
 	c.p.out.Admissions = append(c.p.out.Admissions, engine.Admission{Req: r.id, Reused: int32(cached)})
 }

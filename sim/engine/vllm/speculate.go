@@ -53,7 +53,7 @@ func (c *Core) burst(reservation int) {
 		}
 		c.price(r, accepted)
 		n := min(accepted, r.total-r.length)
-		reservation -= c.lengthen(r, n)
+		reservation -= c.appendTokens(r, n)
 		sig := engine.Signal{Req: r.id, Tokens: n}
 		if r.length == r.total {
 			sig.End = engine.Completed
@@ -67,14 +67,14 @@ func (c *Core) burst(reservation int) {
 	c.pool.Release(nil, reservation)
 }
 
-// lengthen appends n tokens to r, all of whose tokens are computed, and returns
+// appendTokens appends n tokens to r, all of whose tokens are computed, and returns
 // how many reserved blocks that took. The last token is not computed yet.
-func (c *Core) lengthen(r *request, n int32) (taken int) {
+func (c *Core) appendTokens(r *request, n int32) (taken int) {
 	r.length += n
 	r.computed = r.length - 1
 	if grown := int(ceil(r.length, c.blockSize) - r.blocks); grown > 0 {
 		taken = grown
-		c.promise -= taken
+		c.blocksOwed -= taken
 		r.blocks += int32(taken)
 	}
 	c.finalize(r, r.computed, c.p.ev)

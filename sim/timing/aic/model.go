@@ -63,28 +63,28 @@ type Outside struct {
 // Model prices passes of one model on one rank. It memoises and counts, so each
 // goroutine needs its own; the tables behind it are shared.
 type Model struct {
-	db       *Database
-	ckpt     *checkpoint
-	par      parallel
-	quant    quant
-	mode     Mode
-	nextN    int
-	context  []entry
-	generate []entry
-	outside  Outside
-	err      error
-	memo     map[int]*batchMemo // by decode batch
-	last     *batchMemo
-	st       step // of the call under way, here so that it need not be allocated
-	unread   [seriesBlock]timing.Far
+	db        *Database
+	ckpt      *checkpoint
+	par       parallel
+	quant     quant
+	mode      Mode
+	nextN     int
+	context   []entry
+	generate  []entry
+	outside   Outside
+	err       error
+	memo      map[int]*batchMemo // by decode batch
+	last      *batchMemo
+	st        step // of the call under way, here so that it need not be allocated
+	discarded [seriesBlock]timing.Extrapolation
 }
 
 // batchMemo holds the decode ops of a batch that do not see the context.
 type batchMemo struct {
-	batch int
-	ms    []float64  // [op], scaled; the places of the others are 0
-	far   timing.Far // where they lay
-	err   error
+	batch    int
+	ms       []float64            // [op], scaled; the places of the others are 0
+	farthest timing.Extrapolation // where they lay
+	err      error
 }
 
 // NewModel binds a model to a database. A shape whose data is missing in one phase
@@ -138,7 +138,7 @@ func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
 	total := 0.0
 	st := &m.st
 	*st = step{batch: batch, seq: newTokens, prefix: prefix}
-	far := timing.Far{}
+	farthest := timing.Extrapolation{}
 	for i := range m.context {
 		e := &m.context[i]
 		st.x = e.tokens(batch, newTokens)
@@ -147,14 +147,14 @@ func (m *Model) PrefillMs(batch, newTokens, prefix int) float64 {
 			return m.fail(e.name, st.err)
 		}
 		total += v
-		take(&far, &st.reach, i)
+		noteFarthest(&farthest, &st.reach, i)
 	}
-	m.count(far, m.context, batch, newTokens+prefix)
+	m.count(farthest, m.context, batch, newTokens+prefix)
 	return total
 }
 
-// take makes f the op of a pass that went farthest outside, and clears r.
-func take(f *timing.Far, r *reach, op int) {
+// noteFarthest makes f the op of a pass that went farthest outside, and clears r.
+func noteFarthest(f *timing.Extrapolation, r *reach, op int) {
 	if !r.outside {
 		return
 	}
@@ -165,7 +165,7 @@ func take(f *timing.Far, r *reach, op int) {
 	*r = reach{}
 }
 
-func (m *Model) count(f timing.Far, ops []entry, batch, length int) {
+func (m *Model) count(f timing.Extrapolation, ops []entry, batch, length int) {
 	o := &m.outside
 	o.Queried++
 	if !f.Outside {
@@ -177,10 +177,10 @@ func (m *Model) count(f timing.Far, ops []entry, batch, length int) {
 	}
 }
 
-// Tally counts the passes of a decode series that ran: pass j was of batch sequences
-// at context+j, and far[j] is what DecodeSeries noted of it.
-func (m *Model) Tally(batch, context int, far []timing.Far) {
-	for j, f := range far {
+// CountExtrapolation counts the passes of a decode series that ran: pass j was of batch sequences
+// at context+j, and dist[j] is what DecodeSeries noted of it.
+func (m *Model) CountExtrapolation(batch, context int, dist []timing.Extrapolation) {
+	for j, f := range dist {
 		m.count(f, m.generate, batch, context+j)
 	}
 }
@@ -209,8 +209,8 @@ func (m *Model) Err() error { return m.err }
 // Outside returns the counts so far.
 func (m *Model) Outside() Outside { return m.outside }
 
-// ForgetOutside sets the counts to zero: what was asked so far is no part of a run.
-func (m *Model) ForgetOutside() { m.outside = Outside{} }
+// ResetExtrapolation sets the counts to zero: what was asked so far is no part of a run.
+func (m *Model) ResetExtrapolation() { m.outside = Outside{} }
 
 // DecodeMs prices one decode step of batch sequences whose mean length is context,
 // the token being computed included, per attention rank. When data is missing it
@@ -226,9 +226,9 @@ func (m *Model) DecodeMs(batch, context int) float64 {
 	if memo.err != nil {
 		return m.fail("", memo.err)
 	}
-	ms, far := m.decode(memo, batch, context)
+	ms, farthest := m.decode(memo, batch, context)
 	if ms == ms {
-		m.count(far, m.generate, batch, context)
+		m.count(farthest, m.generate, batch, context)
 	}
 	return ms
 }
@@ -269,43 +269,43 @@ func (m *Model) newBatch(batch int) *batchMemo {
 			memo.err = m.named(e.name, st.err)
 			return memo
 		}
-		take(&memo.far, &st.reach, i)
+		noteFarthest(&memo.farthest, &st.reach, i)
 	}
 	return memo
 }
 
 // decode adds the ops in list order; NaN if one fails.
-func (m *Model) decode(memo *batchMemo, batch, context int) (ms float64, far timing.Far) {
+func (m *Model) decode(memo *batchMemo, batch, context int) (ms float64, farthest timing.Extrapolation) {
 	bs := batch * (m.nextN + 1)
 	st := &m.st
 	*st = step{batch: bs, seq: context, x: bs}
-	far = memo.far
+	farthest = memo.farthest
 	for i := range m.generate {
 		v := memo.ms[i]
 		if e := &m.generate[i]; e.seq {
 			v = float64(m.mode.value(e.op, st) * e.scale)
 			if st.err != nil {
-				return m.fail(e.name, st.err), far
+				return m.fail(e.name, st.err), farthest
 			}
-			take(&far, &st.reach, i)
+			noteFarthest(&farthest, &st.reach, i)
 		}
 		ms += v
 	}
-	return ms, far
+	return ms, farthest
 }
 
 // seriesBlock is how many passes of a series are priced op by op.
 const seriesBlock = 64
 
-// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit, and far[j],
-// unless far is nil, with where that pass lay: the passes of a decode run, in which
-// every sequence grows by one. They are not counted before Tally.
-func (m *Model) DecodeSeries(batch, context int, dst []float64, far []timing.Far) {
+// DecodeSeries fills dst[j] with DecodeMs(batch, context+j), bit for bit, and dist[j],
+// unless dist is nil, with where that pass lay: the passes of a decode run, in which
+// every sequence grows by one. They are not counted before CountExtrapolation.
+func (m *Model) DecodeSeries(batch, context int, dst []float64, dist []timing.Extrapolation) {
 	for len(dst) > 0 {
 		n := min(len(dst), seriesBlock)
-		notes := m.unread[:n]
-		if far != nil {
-			notes, far = far[:n], far[n:]
+		notes := m.discarded[:n]
+		if dist != nil {
+			notes, dist = dist[:n], dist[n:]
 		}
 		if batch <= 0 || context < 1 || context > maxCount-n || batch > maxCount/(m.nextN+1) || !m.block(batch, context, dst[:n], notes) {
 			counted := m.outside
@@ -321,13 +321,13 @@ func (m *Model) DecodeSeries(batch, context int, dst []float64, far []timing.Far
 
 // block prices passes op by op, so that the additions of different passes overlap;
 // the order inside a pass stays that of the list. False when an op fails.
-func (m *Model) block(batch, context int, dst []float64, far []timing.Far) bool {
+func (m *Model) block(batch, context int, dst []float64, dist []timing.Extrapolation) bool {
 	memo := m.batch(batch)
 	if memo.err != nil {
 		return false
 	}
-	for j := range far {
-		far[j] = memo.far
+	for j := range dist {
+		dist[j] = memo.farthest
 	}
 	bs := batch * (m.nextN + 1)
 	st := &m.st
@@ -347,7 +347,7 @@ func (m *Model) block(batch, context int, dst []float64, far []timing.Far) bool 
 				return false
 			}
 			if st.reach.outside {
-				take(&far[j], &st.reach, i)
+				noteFarthest(&dist[j], &st.reach, i)
 			}
 		}
 	}

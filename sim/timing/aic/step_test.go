@@ -27,7 +27,7 @@ func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, s := range stepSetups {
 		walked := openModel(t, s.system, s.backend, s.c)
-		dst, far := make([]float64, 300), make([]timing.Far, 300)
+		dst, far := make([]float64, 300), make([]timing.Extrapolation, 300)
 		for range 60 {
 			batch, context := 1+r.IntN(400), 1+r.IntN(1<<(4+r.IntN(13)))
 			n := 1 + r.IntN(len(dst))
@@ -42,7 +42,7 @@ func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
 					t.Fatalf("%v: D(%d,%d): series %v, single %v", s, batch, context+j, got, want)
 				}
 			}
-			walked.Tally(batch, context, far[:n])
+			walked.CountExtrapolation(batch, context, far[:n])
 			after, single := walked.Outside(), fresh.Outside()
 			if after.Passes-before.Passes != single.Passes || after.Queried-before.Queried != single.Queried {
 				t.Fatalf("%v: counts differ: %+v, %+v, %+v", s, before, after, single)
@@ -54,9 +54,9 @@ func TestSeriesHasTheBitsOfSingleSteps(t *testing.T) {
 func TestSeriesCountsLikeSingleSteps(t *testing.T) {
 	for _, s := range stepSetups {
 		a, b := openModel(t, s.system, s.backend, s.c), openModel(t, s.system, s.backend, s.c)
-		dst, far := make([]float64, 2000), make([]timing.Far, 2000)
+		dst, far := make([]float64, 2000), make([]timing.Extrapolation, 2000)
 		a.DecodeSeries(200, 7000, dst, far)
-		a.Tally(200, 7000, far)
+		a.CountExtrapolation(200, 7000, far)
 		for j := range dst {
 			b.DecodeMs(200, 7000+j)
 		}
