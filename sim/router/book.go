@@ -175,8 +175,8 @@ func (b *book) check() error {
 		}
 		pairs += r.blocks.distinct
 	}
-	for _, n := range b.live.held {
-		pairs -= int64(n)
+	for _, number := range b.live.table.All() {
+		pairs -= int64(b.live.pages[number].pairs)
 	}
 	if pairs != 0 {
 		return fmt.Errorf("router: live index misses %d (block, rank) pairs", pairs)

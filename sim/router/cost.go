@@ -14,32 +14,43 @@ type load struct {
 	cached  int32 // leading cached blocks of the request
 }
 
-// costs fills k.cost for the candidates of k.loads, a request of isl tokens
-// (spec kv-router 6.3). The order of operations decides ties.
-func (k *KV) costs(isl int32) error {
+// ask is what the cost takes from the request, and what all candidates share.
+type ask struct {
+	isl           int32
+	blocks        int32   // that the request would add where nothing is shared
+	requestBlocks float64 // at least 1
+	least         int64   // of the candidates' active prefill tokens; only if the credit decays
+}
+
+// costOf is the cost of one candidate (spec kv-router 6.3). The order of operations
+// decides ties.
+func (k *KV) costOf(l *load, a *ask) float64 {
 	c := &k.cfg
 	size := float64(k.blockSize)
-	requestBlocks := float64(max(ceilDiv(isl, k.blockSize), 1))
-	least := int64(math.MaxInt64)
+	decay, raw := 1.0, int64(0)
+	if c.TrackPrefillTokens {
+		if c.CreditDecay > 0 {
+			excess := float64(l.prefill-a.least) / size
+			decay = 1 / (1 + float64(c.CreditDecay*(excess/a.requestBlocks)))
+		}
+		cached := int64(l.cached) * int64(k.blockSize)
+		raw = l.prefill + max(int64(a.isl)-cached, 0) + cached
+	}
+	credit := float64(float64(c.OverlapCredit*decay) * float64(l.cached))
+	pre := max(float64(raw)/size-credit, 0)
+	cost := float64(c.PrefillScale*pre) + float64(l.blocks)
+	return cost + float64(c.ActiveRequestWeight*float64(l.live))
+}
+
+// costs fills k.cost for the candidates of k.loads.
+func (k *KV) costs(a *ask) error {
+	a.least = math.MaxInt64
 	for i := range k.loads {
-		least = min(least, k.loads[i].prefill)
+		a.least = min(a.least, k.loads[i].prefill)
 	}
 	k.cost = k.cost[:0]
 	for i := range k.loads {
-		l := &k.loads[i]
-		decay, raw := 1.0, int64(0)
-		if c.TrackPrefillTokens {
-			if c.CreditDecay > 0 {
-				excess := float64(l.prefill-least) / size
-				decay = 1 / (1 + float64(c.CreditDecay*(excess/requestBlocks)))
-			}
-			cached := int64(l.cached) * int64(k.blockSize)
-			raw = l.prefill + max(int64(isl)-cached, 0) + cached
-		}
-		credit := float64(float64(c.OverlapCredit*decay) * float64(l.cached))
-		pre := max(float64(raw)/size-credit, 0)
-		cost := float64(c.PrefillScale*pre) + float64(l.blocks)
-		cost += float64(c.ActiveRequestWeight * float64(l.live))
+		cost := k.costOf(&k.loads[i], a)
 		if math.IsInf(cost, 0) || math.IsNaN(cost) {
 			return fmt.Errorf("scorer 0 produced a non-finite cost for candidate row %d", i)
 		}

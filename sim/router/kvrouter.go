@@ -47,14 +47,21 @@ type KV struct {
 	err     error // a placement released from the queue failed
 	changes int   // of the book, counted under the tag invariants
 
-	slotOf    []int32 // [worker*dpSize+rank], -1: unknown
-	freeSlots []int32
-	eligible  []int32 // slots of candidates, by worker, then rank
+	slotOf       []int32 // [worker*dpSize+rank], -1: unknown
+	freeSlots    []int32
+	eligible     []int32  // slots of candidates, by worker, then rank
+	eligibleSet  []uint64 // the same as a set
+	slotsInOrder bool     // eligible is ascending
+
+	pick         picker
+	scanMost     int  // candidates up to which each is looked at
+	needsPrefill bool // pick.prefill is kept
 
 	// Scratch of one placement.
-	cached []int32 // [slot] leading blocks in the index
-	live   []int32 // [slot] leading blocks of live prompts
-	loads  []load  // [candidate]
+	query  query
+	cached leads  // leading blocks in the index
+	live   leads  // leading blocks of live prompts
+	loads  []load // [candidate], where each is looked at
 	cost   []float64
 	weight []float64
 }
@@ -92,6 +99,7 @@ func NewKV(o Options) (*KV, error) {
 	default:
 		k.book.tracking = unshared
 	}
+	k.preparePick()
 	return k, nil
 }
 
@@ -122,19 +130,15 @@ func (k *KV) Place(r Request, nowMs float64) (Route, bool, error) {
 // overlaps fills k.cached for a request that arrives.
 func (k *KV) overlaps(r Request) {
 	if k.side == Decode {
-		clear(k.cached)
+		k.cached.reset(k.index.words)
 		return
 	}
-	k.index.match(r.Prompt, r.ISL/k.blockSize, k.cached)
+	k.query.match(&k.index, r.Prompt, r.ISL/k.blockSize, &k.cached)
 }
 
 // bestCached is the largest number of a request's tokens cached at a candidate.
 func (k *KV) bestCached(isl int32) int64 {
-	best := int32(0)
-	for _, slot := range k.eligible {
-		best = max(best, k.cached[slot])
-	}
-	return min(int64(best)*int64(k.blockSize), int64(isl))
+	return min(int64(k.cached.most(k.eligibleSet))*int64(k.blockSize), int64(isl))
 }
 
 // enqueue makes a request wait, with what k.cached holds; an error if a limit of
@@ -150,12 +154,8 @@ func (k *KV) enqueue(class int, cached int64, r Request, nowMs float64) error {
 	cost := max(int64(r.ISL)-cached, 1)
 	*p = pending{strict: r.StrictPriority, class: int32(class), isl: r.ISL, cost: cost, cached: cached,
 		score:  score(k.queue.classes[class].Policy, r.Priority, nowMs/1000, cost),
-		prompt: *r.Prompt, overlap: p.overlap[:0]}
-	for slot, blocks := range k.cached {
-		if blocks > 0 {
-			p.overlap = append(p.overlap, held{int32(slot), blocks})
-		}
-	}
+		prompt: *r.Prompt, overlap: p.overlap}
+	k.cached.freeze(&p.overlap)
 	k.queue.push(r.ID)
 	return nil
 }
@@ -166,53 +166,79 @@ func (k *KV) admit(req, isl int32, p *kv.Prompt, nowMs float64) (Route, error) {
 		return Route{}, errNoEndpoints
 	}
 	nowNs := nanos(nowMs)
-	blocks := isl / k.blockSize
-	best := k.project(p, blocks, nowNs)
-	if err := k.costs(isl); err != nil {
+	l, err := k.place(isl, p, nowNs)
+	if err != nil {
 		return Route{}, err
 	}
-	l := &k.loads[k.choose()]
-	k.book.admit(admission{req: req, slot: l.slot, isl: isl, blocks: blocks,
+	k.book.admit(admission{req: req, slot: l.slot, isl: isl, blocks: isl / k.blockSize,
 		cached: int64(l.cached) * int64(k.blockSize)}, p, nowNs)
+	k.loaded(l.slot)
 	k.check()
 	at := k.book.ranks[l.slot].Rank
-	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: l.cached, BestBlocks: best,
-		ISLBlocks: ceilDiv(isl, k.blockSize)}, nil
+	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: l.cached,
+		BestBlocks: k.cached.most(k.eligibleSet), ISLBlocks: ceilDiv(isl, k.blockSize)}, nil
 }
 
-// project fills k.loads with the present load of every candidate for a request of
-// so many full blocks (spec kv-router 7.2). It returns the best overlap.
-func (k *KV) project(p *kv.Prompt, blocks int32, nowNs int64) int32 {
-	switch k.book.tracking {
-	case shared:
-		k.book.live.match(p, blocks, k.live)
-	case untracked:
-		blocks = 0
+// place chooses a candidate for a request whose overlaps are in k.cached, and
+// returns its load.
+func (k *KV) place(isl int32, p *kv.Prompt, nowNs int64) (load, error) {
+	a := ask{isl: isl, blocks: isl / k.blockSize, requestBlocks: float64(max(ceilDiv(isl, k.blockSize), 1))}
+	if k.book.tracking == shared {
+		k.query.match(&k.book.live, p, a.blocks, &k.live)
+	} else {
+		k.live.reset(k.book.live.words)
 	}
+	if k.book.tracking == untracked {
+		a.blocks = 0
+	}
+	if len(k.eligible) > k.scanMost {
+		ties := k.ties
+		if l, ok := k.pickLoad(&a); ok {
+			return l, k.checkPick(l.slot, ties, &a, nowNs)
+		}
+	}
+	k.project(&a, nowNs)
+	if err := k.costs(&a); err != nil {
+		return load{}, err
+	}
+	return k.loads[k.choose()], nil
+}
+
+// project fills k.loads with the present load of every candidate
+// (spec kv-router 7.2).
+func (k *KV) project(a *ask, nowNs int64) {
 	k.loads = k.loads[:0]
-	best := int32(0)
 	for _, slot := range k.eligible {
-		r := &k.book.ranks[slot]
-		k.loads = append(k.loads, load{slot: slot, prefill: k.book.active(&r.prefill, nowNs),
-			blocks: r.activeBlocks() + int64(blocks-k.live[slot]), live: r.requests, cached: k.cached[slot]})
-		best = max(best, k.cached[slot])
+		l := k.loadOf(slot, k.cached.of(slot), k.live.of(slot), a)
+		if k.book.estimator != nil {
+			l.prefill = k.book.active(&k.book.ranks[slot].prefill, nowNs)
+		}
+		k.loads = append(k.loads, l)
 	}
-	return best
 }
 
 // allBusy reports whether every candidate is above the busy line of a class; an
 // empty pool is.
 func (k *KV) allBusy(c *Class, nowMs float64) bool {
+	if k.needsPrefill {
+		least := k.pick.prefill.min()
+		return math.IsInf(least, 1) || k.busy(c, int64(least))
+	}
 	nowNs := nanos(nowMs)
 	for _, slot := range k.eligible {
 		tokens := k.book.active(&k.book.ranks[slot].prefill, nowNs)
-		overTokens := c.BusyTokens >= 0 && tokens > c.BusyTokens
-		overFrac := c.BusyFrac >= 0 && float64(tokens) > c.BusyFrac*k.batchTokens
-		if !overTokens && !overFrac {
+		if !k.busy(c, tokens) {
 			return false
 		}
 	}
 	return true
+}
+
+// busy reports whether so many active prefill tokens are above the busy line of a
+// class.
+func (k *KV) busy(c *Class, tokens int64) bool {
+	return c.BusyTokens >= 0 && tokens > c.BusyTokens ||
+		c.BusyFrac >= 0 && float64(tokens) > c.BusyFrac*k.batchTokens
 }
 
 // drain admits waiting requests while a candidate of their class is not busy.
@@ -226,10 +252,7 @@ func (k *KV) drain(nowMs float64, out []Route) []Route {
 			break
 		}
 		p := &k.queue.waiting[req]
-		clear(k.cached)
-		for _, h := range p.overlap {
-			k.cached[h.slot] = h.blocks
-		}
+		k.cached.thaw(&p.overlap, k.index.words)
 		route, err := k.admit(req, p.isl, &p.prompt, nowMs)
 		if err != nil {
 			k.err = err
@@ -309,6 +332,7 @@ func (k *KV) PrefillCompleted(req int32, nowMs float64, out []Route) []Route {
 		return out
 	}
 	k.book.prefillCompleted(req, nanos(nowMs))
+	k.loaded(k.book.entries[req].slot)
 	return k.drain(nowMs, out)
 }
 
@@ -318,7 +342,9 @@ func (k *KV) Terminal(req int32, nowMs float64, out []Route) []Route {
 	if !k.book.booked(req) {
 		return out
 	}
+	slot := k.book.entries[req].slot
 	k.book.terminal(req, nanos(nowMs))
+	k.loaded(slot)
 	k.check()
 	return k.drain(nowMs, out)
 }
@@ -345,6 +371,12 @@ func (k *KV) WorkerReady(worker int32, _ float64) {
 		k.slotOf[worker*k.dpSize+i] = slot
 		r := &k.book.ranks[slot]
 		r.Rank, r.eligible = Rank{worker, i}, true
+		k.loaded(slot)
+	}
+	if first := worker * k.dpSize; len(k.eligible) > 0 && k.slotsInOrder && int(first+k.dpSize) == len(k.slotOf) &&
+		k.slotOf[first] > k.eligible[len(k.eligible)-1] {
+		k.addEligible(first, first+k.dpSize) // a fleet that starts is not gone through for each worker
+		return
 	}
 	k.refreshEligible()
 }
@@ -358,9 +390,16 @@ func (k *KV) allocateSlot() int32 {
 	}
 	k.book.ranks = append(k.book.ranks, rank{blocks: newRefcount(), prefill: prefillFIFO{front: -1, back: -1}})
 	n := len(k.book.ranks)
-	k.cached, k.live = append(k.cached, 0), append(k.live, 0)
+	if n > mostSlots {
+		panic(fmt.Sprintf("router: more than %d ranks", mostSlots))
+	}
 	k.index.widen(n)
 	k.book.live.widen(n)
+	k.pick.load.widen(n)
+	k.pick.prefill.widen(n)
+	for 64*len(k.eligibleSet) < n {
+		k.eligibleSet, k.pick.tied = append(k.eligibleSet, 0), append(k.pick.tied, 0)
+	}
 	return int32(n - 1)
 }
 
@@ -374,10 +413,22 @@ func (k *KV) slot(worker, rank int32) int32 {
 
 func (k *KV) refreshEligible() {
 	k.eligible = k.eligible[:0]
-	for _, slot := range k.slotOf {
-		if slot >= 0 && k.book.ranks[slot].eligible {
-			k.eligible = append(k.eligible, slot)
+	clear(k.eligibleSet)
+	k.slotsInOrder = true
+	k.addEligible(0, int32(len(k.slotOf)))
+}
+
+// addEligible appends the candidates among the ranks from one on and before another.
+func (k *KV) addEligible(from, to int32) {
+	for _, slot := range k.slotOf[from:to] {
+		if slot < 0 || !k.book.ranks[slot].eligible {
+			continue
 		}
+		if n := len(k.eligible); n > 0 && k.eligible[n-1] > slot {
+			k.slotsInOrder = false
+		}
+		k.eligible = append(k.eligible, slot)
+		k.eligibleSet[slot>>6] |= 1 << (slot & 63)
 	}
 }
 
@@ -387,6 +438,7 @@ func (k *KV) WorkerDraining(worker int32, _ float64) {
 	for i := range k.dpSize {
 		if slot := k.slot(worker, i); slot >= 0 {
 			k.book.ranks[slot].eligible = false
+			k.loaded(slot)
 		}
 	}
 	k.refreshEligible()
@@ -432,4 +484,22 @@ func (k *KV) check() {
 			panic(err)
 		}
 	}
+}
+
+// checkPick returns what is wrong with the choice of a slot beside a look at every
+// candidate, with the same draws.
+func (k *KV) checkPick(slot int32, ties rng.PCG, a *ask, nowNs int64) error {
+	if !invariant.On || k.changes%16 != 0 {
+		return nil
+	}
+	after := k.ties
+	k.ties = ties
+	k.project(a, nowNs)
+	if err := k.costs(a); err != nil {
+		return err
+	}
+	if l := &k.loads[k.choose()]; l.slot != slot || k.ties != after {
+		panic(fmt.Sprintf("router: picked slot %d, a look at every candidate chooses %d", slot, l.slot))
+	}
+	return nil
 }

@@ -6,9 +6,6 @@ import (
 	"github.com/dynosweep/dynosweep/sim/kv"
 )
 
-// held is a rank's overlap with a waiting request, frozen at its arrival.
-type held struct{ slot, blocks int32 }
-
 // pending is a request that waits in the router. Everything in it was fixed at
 // arrival (spec kv-router 4.2, 8.2).
 type pending struct {
@@ -21,7 +18,7 @@ type pending struct {
 	cost    int64 // uncached tokens at the best rank, at least 1
 	cached  int64 // cached tokens at the best rank
 	prompt  kv.Prompt
-	overlap []held
+	overlap frozen
 }
 
 // classQueue is one class's queue: a heap of request slots, and what deficit round
@@ -279,12 +276,6 @@ func (q *queue) forget(slot int32) {
 		if p.pos < 0 {
 			continue
 		}
-		kept := p.overlap[:0]
-		for _, h := range p.overlap {
-			if h.slot != slot {
-				kept = append(kept, h)
-			}
-		}
-		p.overlap = kept
+		p.overlap.forget(slot)
 	}
 }
