@@ -7,8 +7,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/spelling"
 	"github.com/dynosweep/dynosweep/sim"
-	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
 // draft is a Config on its way: beside it stand the keys whose absence matters and
@@ -406,7 +406,7 @@ func suggestion(known map[string]key, name string) string {
 		case len(name) > 3 && (strings.Contains(k, name) || strings.Contains(name, k)):
 			d = len(name) / 3
 		case len(name) <= long:
-			d = metrics.Edits(name, k)
+			d = spelling.Edits(name, k)
 		}
 		if d < fewest || d == fewest && k < best {
 			best, fewest = k, d

@@ -53,7 +53,7 @@ type Tally struct {
 func (t Tally) Open() int { return t.Total - t.Done - t.Failed - t.Skipped }
 
 // Preload reads every input file of the grid, so that bad input is told before
-// anything is written. Errors are of class scenario.ErrInput.
+// anything is written. Errors are of class document.ErrInput.
 func (in *Inputs) Preload(g *scenario.Grid) error {
 	for i := range g.Points {
 		run := &g.Points[i].Run

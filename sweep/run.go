@@ -14,6 +14,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/metrics"
@@ -64,8 +65,8 @@ type InputError struct{ Err error }
 func (e *InputError) Error() string { return e.Err.Error() }
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Is puts it into the class scenario.ErrInput.
-func (e *InputError) Is(target error) bool { return target == scenario.ErrInput }
+// Is puts it into the class document.ErrInput.
+func (e *InputError) Is(target error) bool { return target == document.ErrInput }
 
 // Execute runs one configuration to its end. Wall time in the summary counts from
 // when its input files are parsed and its timing tables are loaded.

@@ -28,7 +28,7 @@ type Trial struct {
 // Tried is what a trial came to: an outcome, or why there is none.
 type Tried struct {
 	Outcome   *Outcome
-	Err       error // a *MemoryError, of class scenario.ErrInput, or of the run
+	Err       error // a *MemoryError, of class document.ErrInput, or of the run
 	TimedOut  bool
 	Stopped   bool  // Hopeless said so
 	Simulated int64 // requests that ended

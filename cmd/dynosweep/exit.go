@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/dynosweep/dynosweep/sweep/scenario"
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // Exit codes. They are attached on the way up and read in main alone.
@@ -59,7 +59,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, scenario.ErrInput), errors.As(err, &usage):
+	case errors.Is(err, document.ErrInput), errors.As(err, &usage):
 		return exitBadInput
 	}
 	return exitFailed

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/results/compare"
 	"github.com/dynosweep/dynosweep/sim/timing/aic"
 	"github.com/dynosweep/dynosweep/sweep"
@@ -89,7 +90,7 @@ func failure(t *sweep.Tried) (status, category, reason string) {
 		return "unsupported", "candidate_materialization", reason
 	case errors.Is(t.Err, aic.ErrCapacity):
 		return "infeasible", "kv_capacity", reason
-	case errors.Is(t.Err, scenario.ErrInput):
+	case errors.Is(t.Err, document.ErrInput):
 		return "unsupported", "runner_contract", reason
 	}
 	return "failed", "replay_runtime", reason

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/spelling"
 )
 
 // Assertion is a bound on one figure, as `mean_ttft_ms<500`.
@@ -53,7 +55,7 @@ func ParseAssertion(text string, more ...string) (Assertion, error) {
 			return a, nil
 		}
 	}
-	if near := nearest(a.Metric, names); Edits(a.Metric, near) <= len(a.Metric)/2 {
+	if near := nearest(a.Metric, names); spelling.Edits(a.Metric, near) <= len(a.Metric)/2 {
 		return refuse("unknown metric %s, did you mean %s?", a.Metric, near)
 	}
 	return refuse("unknown metric %s, want a numeric key of the report", a.Metric)
@@ -110,30 +112,9 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 func nearest(want string, names []string) string {
 	best, fewest := "", math.MaxInt
 	for _, n := range names {
-		if d := Edits(want, n); d < fewest {
+		if d := spelling.Edits(want, n); d < fewest {
 			best, fewest = n, d
 		}
 	}
 	return best
-}
-
-// Edits is the Levenshtein distance of two names in bytes, for hints at the nearest.
-func Edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, corner+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -3,14 +3,16 @@ package scenario
 import (
 	"fmt"
 	"slices"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // Cost is the price of GPUs; the zero value asks for no cost.
 type Cost struct {
 	systems []string
 	prices  []float64 // [system], USD per GPU-hour
-	other   opt[float64]
-	at      *node
+	other   document.Opt[float64]
+	at      *document.Node
 }
 
 // Asked reports whether the specification asks for costs.
@@ -22,35 +24,35 @@ func (c *Cost) Price(system string) (float64, bool) {
 	if i := slices.Index(c.systems, system); i >= 0 {
 		return c.prices[i], true
 	}
-	return c.other.v, c.other.set
+	return c.other.Value, c.other.Set
 }
 
-// cost reads the cost section: usd_per_gpu_hour is a mapping from system to price
+// readCost reads the cost section: usd_per_gpu_hour is a mapping from system to price
 // with an optional default, or one price.
-func (f *faults) cost(n *node) Cost {
-	if n == nil || n.kind == nullKind {
+func readCost(f *document.Faults, n *document.Node) Cost {
+	if n == nil || n.Kind == document.Null {
 		return Cost{}
 	}
-	m := f.mapping(n, "a mapping", []string{"usd_per_gpu_hour"})
+	m := f.Mapping(n, "a mapping", []string{"usd_per_gpu_hour"})
 	c := Cost{at: n}
-	prices := m.get("usd_per_gpu_hour")
+	prices := m.Get("usd_per_gpu_hour")
 	switch {
 	case prices == nil:
-		m.missing("usd_per_gpu_hour")
-	case prices.kind == mapKind:
-		p := f.mapping(prices, "", prices.keys)
-		for _, system := range prices.keys {
-			price := p.float(system, notNull)
-			p.rule(finite(price.v, 0), system, "a price must be finite and non-negative")
+		m.Missing("usd_per_gpu_hour")
+	case prices.Kind == document.Map:
+		p := f.Mapping(prices, "", prices.Keys)
+		for _, system := range prices.Keys {
+			price := p.Float(system, document.NotNull)
+			p.Require(document.FiniteFrom(price.Value, 0), system, "a price must be finite and non-negative")
 			if system == "default" {
 				c.other = price
 				continue
 			}
-			c.systems, c.prices = append(c.systems, system), append(c.prices, price.v)
+			c.systems, c.prices = append(c.systems, system), append(c.prices, price.Value)
 		}
 	default:
-		c.other = m.float("usd_per_gpu_hour", notNull)
-		m.rule(finite(c.other.v, 0), "usd_per_gpu_hour", "a price must be finite and non-negative")
+		c.other = m.Float("usd_per_gpu_hour", document.NotNull)
+		m.Require(document.FiniteFrom(c.other.Value, 0), "usd_per_gpu_hour", "a price must be finite and non-negative")
 	}
 	return c
 }

@@ -3,6 +3,8 @@ package scenario
 import (
 	"slices"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // Names of the engine-argument documents (spec engine-args 2, 3). The order is
@@ -51,162 +53,162 @@ const (
 // the text in messages, for example the flag it came from. want is the role the
 // text is used for: it must agree with worker_type, whose default is aggregated.
 func EngineArgs(origin, text string) (*Role, error) {
-	f := &faults{origin: origin, class: classArgs}
-	n := emptyMap(0, "")
+	f := &document.Faults{Origin: origin, Class: classArgs}
+	n := document.EmptyMap(0, "")
 	if text != "" {
 		var err error
-		if n, err = parseJSON([]byte(text)); err != nil {
-			return nil, &Fault{Origin: origin, Msg: err.Error()}
+		if n, err = document.ParseJSON([]byte(text)); err != nil {
+			return nil, &document.Fault{Origin: origin, Msg: err.Error()}
 		}
-		if n.kind != mapKind {
-			return nil, &Fault{Origin: origin, Msg: "engine-args must be a JSON object"}
+		if n.Kind != document.Map {
+			return nil, &document.Fault{Origin: origin, Msg: "engine-args must be a JSON object"}
 		}
 	}
-	return f.role(f.nested(n))
+	return readRole(f, nestedForm(f, n))
 }
 
-// role decodes nested engine arguments.
-func (f *faults) role(n *node) (*Role, error) {
-	d := f.launch(n)
-	if !f.ok() {
-		return nil, f.err()
+// readRole decodes nested engine arguments.
+func readRole(f *document.Faults, n *document.Node) (*Role, error) {
+	d := readLaunch(f, n)
+	if !f.OK() {
+		return nil, f.Err()
 	}
 	r := d.complete()
-	if !f.ok() {
-		return nil, f.err()
+	if !f.OK() {
+		return nil, f.Err()
 	}
 	return r, nil
 }
 
-// nested lowers either form of engine arguments to the nested one. Values keep
+// nestedForm lowers either form of engine arguments to the nested one. Values keep
 // the path under which the user wrote them.
-func (f *faults) nested(n *node) *node {
-	engineAt, dynamoAt := n.get("engine"), n.get("dynamo")
+func nestedForm(f *document.Faults, n *document.Node) *document.Node {
+	engineAt, dynamoAt := n.Get("engine"), n.Get("dynamo")
 	if engineAt == nil && dynamoAt == nil {
-		return f.fromFlat(n, flatKeys)
+		return nestedFromFlat(f, n, flatKeys)
 	}
-	for i, key := range n.keys {
+	for i, key := range n.Keys {
 		if !slices.Contains(launchKeys, key) && slices.Contains(flatKeys, key) {
-			f.badType(n.items[i], "unknown field `"+key+"`, expected "+oneOf(launchKeys)+
+			f.Malformed(n.Items[i], "unknown field `"+key+"`, expected "+document.OneOf(launchKeys)+
 				": flat and nested keys cannot be mixed, put it into `engine`")
 		}
 	}
-	if !f.ok() {
-		return emptyMap(n.line, n.path)
+	if !f.OK() {
+		return document.EmptyMap(n.Line, n.Path)
 	}
 	return n
 }
 
-// fromFlat lowers the flat form, of which keys are legal (spec engine-args 3).
-func (f *faults) fromFlat(n *node, keys []string) *node {
-	m := f.mapping(n, "a map", keys)
-	out, eng, dyn := emptyMap(n.line, n.path), emptyMap(n.line, n.path), emptyMap(n.line, n.path)
-	for i, key := range m.keys {
-		v := m.items[i]
+// nestedFromFlat lowers the flat form, of which keys are legal (spec engine-args 3).
+func nestedFromFlat(f *document.Faults, n *document.Node, keys []string) *document.Node {
+	m := f.Mapping(n, "a map", keys)
+	out, eng, dyn := document.EmptyMap(n.Line, n.Path), document.EmptyMap(n.Line, n.Path), document.EmptyMap(n.Line, n.Path)
+	for i, key := range m.Keys {
+		v := m.Items[i]
 		switch {
 		case slices.Contains(offloadKeys, key):
-			f.broken(v, key+" is not supported: KV offload is not simulated")
+			f.Invalid(v, key+" is not supported: KV offload is not simulated")
 		case key == "engine_type", key == "backend":
-			if eng.get("backend") != nil {
-				f.badType(v, "duplicate field `backend`: engine_type and backend are the same")
+			if eng.Get("backend") != nil {
+				f.Malformed(v, "duplicate field `backend`: engine_type and backend are the same")
 			}
-			eng.put("backend", lowered(v))
+			eng.Put("backend", lowered(v))
 		case key == "preemption_mode":
-			eng.put(key, lowered(v))
-		case key == "num_gpu_blocks" && v.kind == nullKind, key == "has_perf_model":
-		case key == "block_size" && v.kind == intKind && v.text == "0":
+			eng.Put(key, lowered(v))
+		case key == "num_gpu_blocks" && v.Kind == document.Null, key == "has_perf_model":
+		case key == "block_size" && v.Kind == document.Int && v.Text == "0":
 		case key == "sglang":
-			eng.put(key, f.flatSGLang(m, v))
+			eng.Put(key, flatSGLang(f, m, v))
 		case slices.Contains(launchKeys, key):
-			out.put(key, v)
+			out.Put(key, v)
 		case slices.Contains(dynamoKeys, key):
-			dyn.put(key, v)
+			dyn.Put(key, v)
 		case slices.Contains(engineKeys, key):
-			eng.put(key, v)
+			eng.Put(key, v)
 		}
 	}
-	f.flatRole(m, eng)
-	f.flatPage(m, eng)
-	f.flatTiming(m, out, eng)
-	out.put("engine", eng)
-	if len(dyn.keys) > 0 {
-		out.put("dynamo", dyn)
+	flatRole(f, m, eng)
+	flatPage(f, m, eng)
+	flatTiming(f, m, out, eng)
+	out.Put("engine", eng)
+	if len(dyn.Keys) > 0 {
+		out.Put("dynamo", dyn)
 	}
 	return out
 }
 
 // lowered returns v with its text in lower case: the flat enums ignore case.
-func lowered(v *node) *node {
-	if v.kind != stringKind {
+func lowered(v *document.Node) *document.Node {
+	if v.Kind != document.String {
 		return v
 	}
 	c := *v
-	c.text = strings.ToLower(c.text)
+	c.Text = strings.ToLower(c.Text)
 	return &c
 }
 
 // flatSGLang drops page_size, which flatPage reads, and spells fcfs as fifo.
-func (f *faults) flatSGLang(m mapping, v *node) *node {
-	if v.kind != mapKind {
+func flatSGLang(f *document.Faults, m document.Mapping, v *document.Node) *document.Node {
+	if v.Kind != document.Map {
 		return v
 	}
-	f.mapping(v, "struct SglangConfig", append([]string{"page_size"}, sglangKeys...))
-	out := emptyMap(v.line, v.path)
-	for i, key := range v.keys {
-		item := v.items[i]
-		if key == "schedule_policy" && item.kind == stringKind && item.text == "fcfs" {
+	f.Mapping(v, "struct SglangConfig", append([]string{"page_size"}, sglangKeys...))
+	out := document.EmptyMap(v.Line, v.Path)
+	for i, key := range v.Keys {
+		item := v.Items[i]
+		if key == "schedule_policy" && item.Kind == document.String && item.Text == "fcfs" {
 			c := *item
-			c.text, item = "fifo", &c
+			c.Text, item = "fifo", &c
 		}
 		if slices.Contains(sglangKeys, key) {
-			out.put(key, item)
+			out.Put(key, item)
 		}
 	}
 	return out
 }
 
 // flatPage takes the block size of SGLang from sglang.page_size.
-func (f *faults) flatPage(m mapping, eng *node) {
-	page := m.get("sglang").get("page_size")
-	backend := eng.get("backend")
-	if page == nil || page.kind == nullKind {
+func flatPage(f *document.Faults, m document.Mapping, eng *document.Node) {
+	page := m.Get("sglang").Get("page_size")
+	backend := eng.Get("backend")
+	if page == nil || page.Kind == document.Null {
 		return
 	}
-	if page.kind == intKind && page.text == "0" || backend == nil || backend.text != "sglang" {
+	if page.Kind == document.Int && page.Text == "0" || backend == nil || backend.Text != "sglang" {
 		return
 	}
-	block := eng.get("block_size")
+	block := eng.Get("block_size")
 	if block == nil {
-		eng.put("block_size", page)
+		eng.Put("block_size", page)
 		return
 	}
-	if block.text != page.text {
-		f.broken(page, "engine_type=sglang requires block_size and sglang.page_size to match when both are set, got block_size="+
-			block.text+" and sglang.page_size="+page.text)
+	if block.Text != page.Text {
+		f.Invalid(page, "engine_type=sglang requires block_size and sglang.page_size to match when both are set, got block_size="+
+			block.Text+" and sglang.page_size="+page.Text)
 	}
 }
 
 // flatRole lowers worker_type, is_prefill and is_decode.
-func (f *faults) flatRole(m mapping, eng *node) {
-	if v := m.get("worker_type"); v != nil {
-		if v.kind != stringKind || !slices.Contains(roleNames, v.text) {
-			f.broken(v, "worker_type must be one of 'aggregated', 'prefill', or 'decode'")
+func flatRole(f *document.Faults, m document.Mapping, eng *document.Node) {
+	if v := m.Get("worker_type"); v != nil {
+		if v.Kind != document.String || !slices.Contains(roleNames, v.Text) {
+			f.Invalid(v, "worker_type must be one of 'aggregated', 'prefill', or 'decode'")
 		}
 	}
-	prefill, decode := m.bool("is_prefill"), m.bool("is_decode")
-	if prefill.v && decode.v {
-		f.brokenAt(m.node, "is_decode", "is_prefill and is_decode cannot both be true")
+	prefill, decode := m.Bool("is_prefill"), m.Bool("is_decode")
+	if prefill.Value && decode.Value {
+		f.InvalidAt(m.Node, "is_decode", "is_prefill and is_decode cannot both be true")
 	}
-	if (prefill.set || decode.set) && m.get("worker_type") != nil {
-		f.brokenAt(m.node, "worker_type", "worker_type cannot be combined with is_prefill/is_decode")
+	if (prefill.Set || decode.Set) && m.Get("worker_type") != nil {
+		f.InvalidAt(m.Node, "worker_type", "worker_type cannot be combined with is_prefill/is_decode")
 	}
 	for _, role := range [...]struct {
 		on  bool
 		key string
-	}{{prefill.v, "is_prefill"}, {decode.v, "is_decode"}} {
+	}{{prefill.Value, "is_prefill"}, {decode.Value, "is_decode"}} {
 		if role.on {
-			at := m.get(role.key)
-			eng.put("worker_type", &node{kind: stringKind, text: strings.TrimPrefix(role.key, "is_"), line: at.line, path: at.path})
+			at := m.Get(role.key)
+			eng.Put("worker_type", &document.Node{Kind: document.String, Text: strings.TrimPrefix(role.key, "is_"), Line: at.Line, Path: at.Path})
 		}
 	}
 }
@@ -217,56 +219,56 @@ var (
 )
 
 // flatTiming lowers planner_profile_data and the aic_ keys to a timing_model.
-func (f *faults) flatTiming(m mapping, out, eng *node) {
-	profile, aic := m.string("planner_profile_data", orNull), m.get("aic_backend")
-	if aic != nil && aic.kind == nullKind {
+func flatTiming(f *document.Faults, m document.Mapping, out, eng *document.Node) {
+	profile, aic := m.String("planner_profile_data", document.OrNull), m.Get("aic_backend")
+	if aic != nil && aic.Kind == document.Null {
 		aic = nil
 	}
 	given := 0
-	for _, on := range [...]bool{profile.set, aic != nil, eng.get("timing_model") != nil} {
+	for _, on := range [...]bool{profile.Set, aic != nil, eng.Get("timing_model") != nil} {
 		if on {
 			given++
 		}
 	}
 	if given > 1 {
-		f.broken(m.node, "give one of timing_model, planner_profile_data and aic_backend")
+		f.Invalid(m.Node, "give one of timing_model, planner_profile_data and aic_backend")
 		return
 	}
 	if aic == nil {
-		for i, key := range m.keys {
-			if slices.Contains(aicFlatKeys, key) && m.items[i].kind != nullKind {
-				f.broken(m.items[i], key+" needs aic_backend, which selects measured timing")
+		for i, key := range m.Keys {
+			if slices.Contains(aicFlatKeys, key) && m.Items[i].Kind != document.Null {
+				f.Invalid(m.Items[i], key+" needs aic_backend, which selects measured timing")
 			}
 		}
 	}
 	switch {
-	case profile.set:
-		at := m.get("planner_profile_data")
-		config := emptyMap(at.line, at.path)
-		config.put("path", at)
-		eng.put("timing_model", external(at, "dynamo_profile", config))
+	case profile.Set:
+		at := m.Get("planner_profile_data")
+		config := document.EmptyMap(at.Line, at.Path)
+		config.Put("path", at)
+		eng.Put("timing_model", external(at, "dynamo_profile", config))
 	case aic != nil:
-		eng.put("timing_model", external(aic, "ais", f.flatAIC(m, out)))
+		eng.Put("timing_model", external(aic, "ais", flatAIC(f, m, out)))
 	}
 }
 
 // external makes a timing_model of measured or profiled data.
-func external(at *node, provider string, config *node) *node {
-	n := emptyMap(at.line, at.path)
-	n.put("type", &node{kind: stringKind, text: "external", line: at.line, path: at.path})
-	n.put("provider", &node{kind: stringKind, text: provider, line: at.line, path: at.path})
-	n.put("config", config)
+func external(at *document.Node, provider string, config *document.Node) *document.Node {
+	n := document.EmptyMap(at.Line, at.Path)
+	n.Put("type", &document.Node{Kind: document.String, Text: "external", Line: at.Line, Path: at.Path})
+	n.Put("provider", &document.Node{Kind: document.String, Text: provider, Line: at.Line, Path: at.Path})
+	n.Put("config", config)
 	return n
 }
 
 // flatAIC gathers the aic_ keys into the configuration of the ais provider;
 // nulls count as absent.
-func (f *faults) flatAIC(m mapping, out *node) *node {
-	at := m.get("aic_backend")
-	config := emptyMap(at.line, at.path)
-	for i, key := range m.keys {
-		v := m.items[i]
-		if !slices.Contains(aicFlatKeys, key) || v.kind == nullKind {
+func flatAIC(f *document.Faults, m document.Mapping, out *document.Node) *document.Node {
+	at := m.Get("aic_backend")
+	config := document.EmptyMap(at.Line, at.Path)
+	for i, key := range m.Keys {
+		v := m.Items[i]
+		if !slices.Contains(aicFlatKeys, key) || v.Kind == document.Null {
 			continue
 		}
 		name := strings.TrimPrefix(key, "aic_")
@@ -278,144 +280,144 @@ func (f *faults) flatAIC(m mapping, out *node) *node {
 		case "attention_dp_size":
 			name = "attention_dp"
 		}
-		config.put(name, v)
+		config.Put(name, v)
 	}
-	if config.get("model") == nil {
-		m.missing("aic_model_path")
-		config.put("model", at) // told once
+	if config.Get("model") == nil {
+		m.Missing("aic_model_path")
+		config.Put("model", at) // told once
 	}
-	if config.get("system") == nil {
-		config.put("system", &node{kind: stringKind, text: "h200_sxm", line: at.line, path: at.path})
+	if config.Get("system") == nil {
+		config.Put("system", &document.Node{Kind: document.String, Text: "h200_sxm", Line: at.Line, Path: at.Path})
 	}
 	// An attention width above 1 sets dp_size, of which 1 is the default; any other
 	// dp_size must equal it.
-	dp, attention := out.get("dp_size"), config.get("attention_dp")
+	dp, attention := out.Get("dp_size"), config.Get("attention_dp")
 	switch {
 	case dp == nil:
 	case attention == nil:
-		config.put("attention_dp", &node{kind: intKind, text: "1", line: at.line, path: at.path})
-	case dp.text == "1" && attention.kind == intKind:
-		out.put("dp_size", attention)
+		config.Put("attention_dp", &document.Node{Kind: document.Int, Text: "1", Line: at.Line, Path: at.Path})
+	case dp.Text == "1" && attention.Kind == document.Int:
+		out.Put("dp_size", attention)
 	}
 	return config
 }
 
 // launchDoc is the engine-argument document: what was written, nothing more.
 type launchDoc struct {
-	mapping
-	dp, tp                         opt[uint64]
-	startup                        opt[float64]
-	fractions                      [3]opt[float64] // [backend]
-	cudaGraph                      opt[uint64]
-	engine, sglang                 mapping
-	backend                        opt[int]
-	blocks, blockSize              opt[uint64]
-	maxModelLen, maxSeqs, maxBatch opt[uint64]
-	scheduleInterval               opt[uint64]
-	decodeInterval                 opt[uint64]
-	prefixCaching, chunked         opt[bool]
-	speedup, decodeSpeedup         opt[float64]
-	nextN, mtpSeed                 opt[uint64]
-	rates                          opt[string]
-	role, preemption               opt[int]
-	transferBytes                  opt[uint64]
-	bandwidth                      opt[float64]
+	document.Mapping
+	dp, tp                         document.Opt[uint64]
+	startup                        document.Opt[float64]
+	fractions                      [3]document.Opt[float64] // [backend]
+	cudaGraph                      document.Opt[uint64]
+	engine, sglang                 document.Mapping
+	backend                        document.Opt[int]
+	blocks, blockSize              document.Opt[uint64]
+	maxModelLen, maxSeqs, maxBatch document.Opt[uint64]
+	scheduleInterval               document.Opt[uint64]
+	decodeInterval                 document.Opt[uint64]
+	prefixCaching, chunked         document.Opt[bool]
+	speedup, decodeSpeedup         document.Opt[float64]
+	nextN, mtpSeed                 document.Opt[uint64]
+	rates                          document.Opt[string]
+	role, preemption               document.Opt[int]
+	transferBytes                  document.Opt[uint64]
+	bandwidth                      document.Opt[float64]
 	transferAuto                   bool
-	transferMode, contention       opt[int]
-	policy                         opt[int]
-	maxPrefill, chunk, clip        opt[uint64]
-	conservativeness               opt[float64]
-	queuePolicy                    opt[int]
+	transferMode, contention       document.Opt[int]
+	policy                         document.Opt[int]
+	maxPrefill, chunk, clip        document.Opt[uint64]
+	conservativeness               document.Opt[float64]
+	queuePolicy                    document.Opt[int]
 	timing                         timingDoc
 }
 
 var fractionKeys = [...]string{"gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction"}
 
-// launch reads nested engine arguments; wrong types become faults.
-func (f *faults) launch(n *node) *launchDoc {
-	m := f.mapping(n, "struct EngineLaunchConfig", launchKeys)
-	d := &launchDoc{mapping: m}
-	d.dp, d.tp = m.uint("dp_size", 32, notNull), m.uint("tensor_parallel_size", 64, notNull)
-	d.startup = m.float("startup_time", orNull)
-	m.bool("num_gpu_blocks_is_explicit")
+// readLaunch reads nested engine arguments; wrong types become faults.
+func readLaunch(f *document.Faults, n *document.Node) *launchDoc {
+	m := f.Mapping(n, "struct EngineLaunchConfig", launchKeys)
+	d := &launchDoc{Mapping: m}
+	d.dp, d.tp = m.Uint("dp_size", 32, document.NotNull), m.Uint("tensor_parallel_size", 64, document.NotNull)
+	d.startup = m.Float("startup_time", document.OrNull)
+	m.Bool("num_gpu_blocks_is_explicit")
 	for i, key := range fractionKeys {
-		d.fractions[i] = m.float(key, orNull)
+		d.fractions[i] = m.Float(key, document.OrNull)
 	}
-	d.cudaGraph = m.u64("cuda_graph_reserved_bytes", orNull)
-	d.engineFields(m.sub("engine", engineWant, engineKeys))
-	d.dynamoFields(m.sub("dynamo", "struct DynamoRuntimeConfig", dynamoKeys))
+	d.cudaGraph = m.Uint64("cuda_graph_reserved_bytes", document.OrNull)
+	d.engineFields(m.Sub("engine", engineWant, engineKeys))
+	d.dynamoFields(m.Sub("dynamo", "struct DynamoRuntimeConfig", dynamoKeys))
 	return d
 }
 
-func (d *launchDoc) engineFields(e mapping) {
+func (d *launchDoc) engineFields(e document.Mapping) {
 	d.engine = e
-	d.backend = e.enum("backend", backendNames...)
-	d.blocks, d.blockSize = e.uint("num_gpu_blocks", 64, notNull), e.uint("block_size", 64, orNull)
-	d.maxModelLen, d.maxSeqs = e.uint("max_model_len", 64, orNull), e.uint("max_num_seqs", 64, orNull)
-	d.maxBatch = e.uint("max_num_batched_tokens", 64, orNull)
-	d.scheduleInterval = e.uint("prefill_schedule_interval", 64, notNull)
-	d.decodeInterval = e.uint("prefill_decode_interval", 64, notNull)
-	d.prefixCaching, d.chunked = e.bool("enable_prefix_caching"), e.bool("enable_chunked_prefill")
-	d.speedup, d.decodeSpeedup = e.float("speedup_ratio", notNull), e.float("decode_speedup_ratio", notNull)
-	d.nextN, d.rates = e.uint("aic_nextn", 64, orNull), e.string("aic_nextn_accept_rates", orNull)
-	d.mtpSeed = e.u64("aic_mtp_seed", notNull)
-	d.role, d.preemption = e.enum("worker_type", roleNames...), e.enum("preemption_mode", "lifo", "fifo")
+	d.backend = e.Enum("backend", backendNames...)
+	d.blocks, d.blockSize = e.Uint("num_gpu_blocks", 64, document.NotNull), e.Uint("block_size", 64, document.OrNull)
+	d.maxModelLen, d.maxSeqs = e.Uint("max_model_len", 64, document.OrNull), e.Uint("max_num_seqs", 64, document.OrNull)
+	d.maxBatch = e.Uint("max_num_batched_tokens", 64, document.OrNull)
+	d.scheduleInterval = e.Uint("prefill_schedule_interval", 64, document.NotNull)
+	d.decodeInterval = e.Uint("prefill_decode_interval", 64, document.NotNull)
+	d.prefixCaching, d.chunked = e.Bool("enable_prefix_caching"), e.Bool("enable_chunked_prefill")
+	d.speedup, d.decodeSpeedup = e.Float("speedup_ratio", document.NotNull), e.Float("decode_speedup_ratio", document.NotNull)
+	d.nextN, d.rates = e.Uint("aic_nextn", 64, document.OrNull), e.String("aic_nextn_accept_rates", document.OrNull)
+	d.mtpSeed = e.Uint64("aic_mtp_seed", document.NotNull)
+	d.role, d.preemption = e.Enum("worker_type", roleNames...), e.Enum("preemption_mode", "lifo", "fifo")
 	d.transfer(e)
-	events, ids := e.bool("emit_kv_events"), e.bool("emit_kv_token_ids")
-	e.rule(!ids.v || events.v, "emit_kv_token_ids", "emit_kv_token_ids requires emit_kv_events")
-	if c := e.u64("kv_cache_bytes_per_token", orNull); c.set {
-		e.rule(c.v > 0, "kv_cache_bytes_per_token", "kv_cache_bytes_per_token must be positive")
+	events, ids := e.Bool("emit_kv_events"), e.Bool("emit_kv_token_ids")
+	e.Require(!ids.Value || events.Value, "emit_kv_token_ids", "emit_kv_token_ids requires emit_kv_events")
+	if c := e.Uint64("kv_cache_bytes_per_token", document.OrNull); c.Set {
+		e.Require(c.Value > 0, "kv_cache_bytes_per_token", "kv_cache_bytes_per_token must be positive")
 	}
-	for i, key := range e.keys {
+	for i, key := range e.Keys {
 		if slices.Contains(offloadKeys, key) {
-			e.f.broken(e.items[i], key+" is not supported: KV offload is not simulated")
+			e.Faults.Invalid(e.Items[i], key+" is not supported: KV offload is not simulated")
 		}
 	}
-	d.timing = e.f.timingModel(e.get("timing_model"))
-	d.sglang = e.sub("sglang", "struct SglangConfig", sglangKeys)
-	d.policy = d.sglang.enum("schedule_policy", "fifo", "lpm")
-	d.maxPrefill, d.chunk = d.sglang.uint("max_prefill_tokens", 64, notNull), d.sglang.uint("chunked_prefill_size", 64, notNull)
-	d.clip = d.sglang.uint("clip_max_new_tokens", 64, notNull)
-	d.conservativeness = d.sglang.float("schedule_conservativeness", notNull)
-	e.sub("trtllm", "struct TrtllmConfig", trtllmKeys).enum("capacity_scheduler_policy", "guaranteed_no_evict")
+	d.timing = readTimingModel(e.Faults, e.Get("timing_model"))
+	d.sglang = e.Sub("sglang", "struct SglangConfig", sglangKeys)
+	d.policy = d.sglang.Enum("schedule_policy", "fifo", "lpm")
+	d.maxPrefill, d.chunk = d.sglang.Uint("max_prefill_tokens", 64, document.NotNull), d.sglang.Uint("chunked_prefill_size", 64, document.NotNull)
+	d.clip = d.sglang.Uint("clip_max_new_tokens", 64, document.NotNull)
+	d.conservativeness = d.sglang.Float("schedule_conservativeness", document.NotNull)
+	e.Sub("trtllm", "struct TrtllmConfig", trtllmKeys).Enum("capacity_scheduler_policy", "guaranteed_no_evict")
 }
 
 // transfer reads the handoff fields; kv_bytes_per_token is an alias. The contention
 // and auto are ours.
-func (d *launchDoc) transfer(e mapping) {
+func (d *launchDoc) transfer(e document.Mapping) {
 	key := "kv_transfer_bytes_per_token"
-	if e.get("kv_bytes_per_token") != nil {
-		if e.get(key) != nil {
-			e.f.badType(e.node, "duplicate field `"+key+"`")
+	if e.Get("kv_bytes_per_token") != nil {
+		if e.Get(key) != nil {
+			e.Faults.Malformed(e.Node, "duplicate field `"+key+"`")
 		}
 		key = "kv_bytes_per_token"
 	}
-	if v := e.get(key); v != nil && v.kind == stringKind && v.text == "auto" {
+	if v := e.Get(key); v != nil && v.Kind == document.String && v.Text == "auto" {
 		d.transferAuto = true
 	} else {
-		d.transferBytes = e.uint(key, 64, orNull)
+		d.transferBytes = e.Uint(key, 64, document.OrNull)
 	}
-	d.bandwidth = e.float("kv_transfer_bandwidth", orNull)
-	d.transferMode = e.enum("kv_transfer_timing_mode", transferModes...)
-	d.contention = e.enum("kv_transfer_contention", contentions...)
+	d.bandwidth = e.Float("kv_transfer_bandwidth", document.OrNull)
+	d.transferMode = e.Enum("kv_transfer_timing_mode", transferModes...)
+	d.contention = e.Enum("kv_transfer_contention", contentions...)
 }
 
 var transferModes = []string{"full_prompt", "destination_missing"}
 
 // dynamoFields checks the live options, of which only the queue policy acts.
-func (d *launchDoc) dynamoFields(m mapping) {
-	m.bool("enable_local_indexer")
+func (d *launchDoc) dynamoFields(m document.Mapping) {
+	m.Bool("enable_local_indexer")
 	for _, key := range [...]string{"bootstrap_port", "zmq_kv_events_port", "zmq_replay_port"} {
-		m.uint(key, 16, orNull)
+		m.Uint(key, 16, document.OrNull)
 	}
-	timeout := m.u64("handoff_session_timeout_ms", notNull)
-	m.rule(timeout.or(1) > 0, "handoff_session_timeout_ms", "handoff_session_timeout_ms must be positive")
-	m.string("response_replay_trace_path", orNull)
-	if v := m.get("router_queue_policy"); v != nil && v.kind != nullKind {
-		d.queuePolicy = m.enum("router_queue_policy", queuePolicies...)
+	timeout := m.Uint64("handoff_session_timeout_ms", document.NotNull)
+	m.Require(timeout.Or(1) > 0, "handoff_session_timeout_ms", "handoff_session_timeout_ms must be positive")
+	m.String("response_replay_trace_path", document.OrNull)
+	if v := m.Get("router_queue_policy"); v != nil && v.Kind != document.Null {
+		d.queuePolicy = m.Enum("router_queue_policy", queuePolicies...)
 	}
-	if v := m.get("reasoning"); v != nil && v.kind != mapKind && v.kind != nullKind {
-		m.f.badType(v, "invalid type: "+v.describe()+", expected struct ReasoningConfig")
+	if v := m.Get("reasoning"); v != nil && v.Kind != document.Map && v.Kind != document.Null {
+		m.Faults.Malformed(v, "invalid type: "+v.Describe()+", expected struct ReasoningConfig")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
@@ -27,7 +28,7 @@ func wantError(t *testing.T, err error, in, want string) {
 		t.Errorf("%s: accepted, want %q", in, want)
 		return
 	}
-	if !errors.Is(err, ErrInput) {
+	if !errors.Is(err, document.ErrInput) {
 		t.Errorf("%s: %v is not ErrInput", in, err)
 	}
 	if !strings.Contains(err.Error(), want) {
@@ -144,7 +145,7 @@ func FuzzEngineArgs(f *testing.F) {
 			}
 			return
 		}
-		if !errors.Is(err, ErrInput) {
+		if !errors.Is(err, document.ErrInput) {
 			t.Errorf("%q: %v is not ErrInput", text, err)
 		}
 		for _, line := range strings.Split(err.Error(), "\n") {

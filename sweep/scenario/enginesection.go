@@ -1,5 +1,7 @@
 package scenario
 
+import "github.com/dynosweep/dynosweep/internal/document"
+
 import "slices"
 
 // engineSectionKeys are the keys of engine in a sweep: those of spec engine-args
@@ -8,33 +10,33 @@ var engineSectionKeys = slices.Concat(engineKeys, launchKeys[1:])
 
 // mergedEngine lays the engine keys of one role over those of all roles; sglang is
 // merged key by key.
-func mergedEngine(base, over *node) *node {
+func mergedEngine(base, over *document.Node) *document.Node {
 	if over == nil {
 		return base
 	}
-	out := emptyMap(base.line, base.path)
-	out.keys, out.items = slices.Clone(base.keys), slices.Clone(base.items)
-	for i, key := range over.keys {
-		v := over.items[i]
-		if key == "sglang" && v.kind == mapKind && base.get(key) != nil && base.get(key).kind == mapKind {
-			v = mergedEngine(base.get(key), v)
+	out := document.EmptyMap(base.Line, base.Path)
+	out.Keys, out.Items = slices.Clone(base.Keys), slices.Clone(base.Items)
+	for i, key := range over.Keys {
+		v := over.Items[i]
+		if key == "sglang" && v.Kind == document.Map && base.Get(key) != nil && base.Get(key).Kind == document.Map {
+			v = mergedEngine(base.Get(key), v)
 		}
-		out.put(key, v)
+		out.Put(key, v)
 	}
 	return out
 }
 
 // nestEngine lowers the engine section to nested engine arguments.
-func nestEngine(n *node) *node {
-	out, eng := emptyMap(n.line, n.path), emptyMap(n.line, n.path)
-	for i, key := range n.keys {
+func nestEngine(n *document.Node) *document.Node {
+	out, eng := document.EmptyMap(n.Line, n.Path), document.EmptyMap(n.Line, n.Path)
+	for i, key := range n.Keys {
 		if slices.Contains(launchKeys, key) {
-			out.put(key, n.items[i])
+			out.Put(key, n.Items[i])
 		} else {
-			eng.put(key, n.items[i])
+			eng.Put(key, n.Items[i])
 		}
 	}
-	out.put("engine", eng)
+	out.Put("engine", eng)
 	return out
 }
 
@@ -57,67 +59,67 @@ var (
 	}()
 )
 
-// timingSection lowers one timing mapping of a sweep to a timing_model, nil for
+// readTiming lowers one timing mapping of a sweep to a timing_model, nil for
 // null.
-func (f *faults) timingSection(n *node) *node {
-	if n == nil || n.kind == nullKind {
+func readTiming(f *document.Faults, n *document.Node) *document.Node {
+	if n == nil || n.Kind == document.Null {
 		return nil
 	}
-	if n.kind != mapKind {
-		f.badType(n, "invalid type: "+n.describe()+", expected a mapping with a type: "+oneOf(timingTypes))
+	if n.Kind != document.Map {
+		f.Malformed(n, "invalid type: "+n.Describe()+", expected a mapping with a type: "+document.OneOf(timingTypes))
 		return nil
 	}
-	kind := n.get("type")
+	kind := n.Get("type")
 	if kind == nil {
-		f.badType(n, "missing field `type`, "+oneOf(timingTypes))
+		f.Malformed(n, "missing field `type`, "+document.OneOf(timingTypes))
 		return nil
 	}
-	switch kind.text {
+	switch kind.Text {
 	case "polynomial", "fixed":
 		keys := []string{"type"}
-		if kind.text == "fixed" {
+		if kind.Text == "fixed" {
 			keys = append(keys, "prefill_ms", "decode_ms")
 		}
-		f.mapping(n, "", keys)
+		f.Mapping(n, "", keys)
 		return n
 	case "profile", "dynamo_profile":
-		f.mapping(n, "", []string{"type", "path"})
-		config := emptyMap(n.line, n.path)
-		if p := n.get("path"); p != nil {
-			config.put("path", p)
+		f.Mapping(n, "", []string{"type", "path"})
+		config := document.EmptyMap(n.Line, n.Path)
+		if p := n.Get("path"); p != nil {
+			config.Put("path", p)
 		}
 		return external(n, "dynamo_profile", config)
 	case "aic", "ais":
-		f.mapping(n, "", aicTimingKeys)
-		config := emptyMap(n.line, n.path)
+		f.Mapping(n, "", aicTimingKeys)
+		config := document.EmptyMap(n.Line, n.Path)
 		for _, k := range aicTimingOf {
-			if v := n.get(k[0]); v != nil {
-				config.put(k[1], v)
+			if v := n.Get(k[0]); v != nil {
+				config.Put(k[1], v)
 			}
 		}
 		return external(n, "ais", config)
 	}
-	f.badType(kind, "unknown variant `"+kind.text+"`, expected "+oneOf(timingTypes))
+	f.Malformed(kind, "unknown variant `"+kind.Text+"`, expected "+document.OneOf(timingTypes))
 	return nil
 }
 
 // roleTiming is one variant of the timing section: one for all roles, or one each.
 type roleTiming struct {
 	perRole bool
-	models  [2]*node // prefill, decode; timing_model, nil: the engine's own
+	models  [2]*document.Node // prefill, decode; timing_model, nil: the engine's own
 }
 
-func (f *faults) timingVariant(n *node) *roleTiming {
-	t := &roleTiming{perRole: n.get("prefill") != nil || n.get("decode") != nil}
+func readRoleTiming(f *document.Faults, n *document.Node) *roleTiming {
+	t := &roleTiming{perRole: n.Get("prefill") != nil || n.Get("decode") != nil}
 	if !t.perRole {
-		one := f.timingSection(n)
-		t.models = [2]*node{one, one}
+		one := readTiming(f, n)
+		t.models = [2]*document.Node{one, one}
 		return t
 	}
-	m := f.mapping(n, "a mapping", []string{"prefill", "decode"})
-	for i, key := range m.keys {
+	m := f.Mapping(n, "a mapping", []string{"prefill", "decode"})
+	for i, key := range m.Keys {
 		if key == "prefill" || key == "decode" {
-			t.models[slices.Index([]string{"prefill", "decode"}, key)] = f.timingSection(m.items[i])
+			t.models[slices.Index([]string{"prefill", "decode"}, key)] = readTiming(f, m.Items[i])
 		}
 	}
 	return t

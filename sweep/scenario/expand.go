@@ -3,18 +3,20 @@ package scenario
 import (
 	"fmt"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // variant is one concrete form of a section: lists are resolved to one value each.
 type variant struct {
-	tree   *node
+	tree   *document.Node
 	leaves []leaf // every scalar, in document order
 }
 
 // leaf is one value of a variant.
 type leaf struct {
 	path   string // dotted, without list indices
-	v      *node
+	v      *document.Node
 	listed bool // one of several values of an axis
 }
 
@@ -47,50 +49,50 @@ func plainPath(path string) string {
 	return b.String()
 }
 
-// expand lists the concrete forms of n: a list of mappings (and nulls) is a list of
+// expandNode lists the concrete forms of n: a list of mappings (and nulls) is a list of
 // alternatives, any other list an axis of values, and a mapping the product of its
 // keys, the first one outermost. A list inside an axis is one value.
-func (f *faults) expand(n *node) []variant {
-	switch n.kind {
-	case listKind:
-		return f.expandList(n)
-	case mapKind:
-		return f.expandMap(n)
+func expandNode(f *document.Faults, n *document.Node) []variant {
+	switch n.Kind {
+	case document.List:
+		return expandList(f, n)
+	case document.Map:
+		return expandMap(f, n)
 	}
-	return []variant{{n, []leaf{{path: plainPath(n.path), v: n}}}}
+	return []variant{{n, []leaf{{path: plainPath(n.Path), v: n}}}}
 }
 
-func (f *faults) expandList(n *node) []variant {
-	if len(n.items) == 0 {
-		f.badType(n, "an empty list: give at least one value")
+func expandList(f *document.Faults, n *document.Node) []variant {
+	if len(n.Items) == 0 {
+		f.Malformed(n, "an empty list: give at least one value")
 		return nil
 	}
 	maps, nulls := 0, 0
-	for _, v := range n.items {
-		switch v.kind {
-		case mapKind:
+	for _, v := range n.Items {
+		switch v.Kind {
+		case document.Map:
 			maps++
-		case nullKind:
+		case document.Null:
 			nulls++
 		}
 	}
 	var out []variant
 	switch {
 	case maps == 0:
-		path := plainPath(n.path)
-		for _, v := range n.items {
+		path := plainPath(n.Path)
+		for _, v := range n.Items {
 			out = append(out, variant{v, []leaf{{path, v, true}}})
 		}
-	case maps+nulls < len(n.items):
-		f.badType(n, "a list holds either values of one axis or mappings that are alternatives, not both")
+	case maps+nulls < len(n.Items):
+		f.Malformed(n, "a list holds either values of one axis or mappings that are alternatives, not both")
 	default:
-		for _, v := range n.items {
-			if v.kind == nullKind {
+		for _, v := range n.Items {
+			if v.Kind == document.Null {
 				out = append(out, variant{tree: v})
 				continue
 			}
-			out = append(out, f.expandMap(v)...)
-			if f.tooMany(n, len(out)) {
+			out = append(out, expandMap(f, v)...)
+			if tooMany(f, n, len(out)) {
 				return nil
 			}
 		}
@@ -98,20 +100,20 @@ func (f *faults) expandList(n *node) []variant {
 	return out
 }
 
-func (f *faults) tooMany(n *node, count int) bool {
+func tooMany(f *document.Faults, n *document.Node, count int) bool {
 	if count <= maxVariants {
 		return false
 	}
-	f.badType(n, fmt.Sprintf("more than %d combinations", maxVariants))
+	f.Malformed(n, fmt.Sprintf("more than %d combinations", maxVariants))
 	return true
 }
 
-func (f *faults) expandMap(n *node) []variant {
-	parts := make([][]variant, len(n.items))
+func expandMap(f *document.Faults, n *document.Node) []variant {
+	parts := make([][]variant, len(n.Items))
 	total := 1
-	for i, v := range n.items {
-		parts[i] = f.expand(v)
-		if total *= len(parts[i]); f.tooMany(n, total) {
+	for i, v := range n.Items {
+		parts[i] = expandNode(f, v)
+		if total *= len(parts[i]); tooMany(f, n, total) {
 			return nil
 		}
 	}
@@ -119,9 +121,9 @@ func (f *faults) expandMap(n *node) []variant {
 	at := make([]int, len(parts))
 	for j := range out {
 		c := *n
-		c.items = make([]*node, len(parts))
+		c.Items = make([]*document.Node, len(parts))
 		for i, k := range at {
-			c.items[i] = parts[i][k].tree
+			c.Items[i] = parts[i][k].tree
 			out[j].leaves = append(out[j].leaves, parts[i][k].leaves...)
 		}
 		out[j].tree = &c

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 )
 
@@ -33,16 +34,16 @@ const maxDocument = 64 << 20
 func (s *Files) document(origin, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
+		return nil, &document.Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
 	}
 	defer f.Close()
 	s.read = append(s.read, path)
 	text, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
 	if err != nil {
-		return nil, &Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
+		return nil, &document.Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}
 	}
 	if len(text) > maxDocument {
-		return nil, &Fault{Origin: origin, Msg: path + ": a document of more than 64 MiB"}
+		return nil, &document.Fault{Origin: origin, Msg: path + ": a document of more than 64 MiB"}
 	}
 	return text, nil
 }
@@ -87,7 +88,7 @@ func (s *Files) ref(path string) (fileRef, error) {
 		err = copyFile(sum, path)
 	}
 	if err != nil {
-		return fileRef{}, &Fault{Msg: "cannot read " + path + ": " + cause(err)}
+		return fileRef{}, &document.Fault{Msg: "cannot read " + path + ": " + cause(err)}
 	}
 	if s.digests == nil {
 		s.digests = map[string]string{}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
@@ -63,11 +64,11 @@ func val[T any](p *T, def T) T {
 }
 
 // flagFaults gathers what is wrong with a command line.
-type flagFaults struct{ faults }
+type flagFaults struct{ document.Faults }
 
 // bad adds a fault; flag "" is for relations, whose text names the flags.
 func (f *flagFaults) bad(flag, msg string) {
-	f.list = append(f.list, &Fault{Origin: flag, Msg: msg})
+	f.List = append(f.List, &document.Fault{Origin: flag, Msg: msg})
 }
 
 func (f *flagFaults) rule(holds bool, flag, msg string) {
@@ -79,8 +80,8 @@ func (f *flagFaults) rule(holds bool, flag, msg string) {
 // adopt adds an error of a part.
 func (f *flagFaults) adopt(err error) {
 	for _, e := range unjoin(err) {
-		if one, ok := e.(*Fault); ok {
-			f.list = append(f.list, one)
+		if one, ok := e.(*document.Fault); ok {
+			f.List = append(f.List, one)
 			continue
 		}
 		f.bad("", e.Error())
@@ -97,14 +98,14 @@ func (c *ReplayFlags) Resolve(files *Files) (Run, error) {
 	run.Workload = c.workload(f)
 	run.SLA = c.sla(f)
 	if p := c.TelemetryIntervalMs; p != nil {
-		f.rule(finite(*p, 0) && *p > 0, "--telemetry-interval-ms", "telemetry_sample_interval_ms must be a positive finite number")
+		f.rule(document.FiniteFrom(*p, 0) && *p > 0, "--telemetry-interval-ms", "telemetry_sample_interval_ms must be a positive finite number")
 		run.TelemetryMs = *p
 	}
 	if run.Decode != nil {
 		c.placement(f, &run, files)
 	}
 	c.scaling(f, &run, files)
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return Run{}, err
 	}
 	return run, run.seal(files)
@@ -318,7 +319,7 @@ func (c *ReplayFlags) trace(f *flagFaults) *Workload {
 	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1), ExecutionModel: val(c.ExecutionModel, "")}
 	if p := c.MaxSimTimeSeconds; p != nil {
 		w.MaxSimTimeMs = *p * 1000
-		f.rule(finite(w.MaxSimTimeMs, 0), "--max-sim-time-seconds", "max_sim_time_ms must be a finite, non-negative value")
+		f.rule(document.FiniteFrom(w.MaxSimTimeMs, 0), "--max-sim-time-seconds", "max_sim_time_ms must be a finite, non-negative value")
 	}
 	return w
 }
@@ -335,7 +336,7 @@ func (b slaBounds) check() (metrics.SLA, []keyed) {
 		key := slaNames[i] + "_ms"
 		switch {
 		case p == nil:
-		case !finite(*p, 0):
+		case !document.FiniteFrom(*p, 0):
 			out = append(out, keyed{key, "sla_" + key + " must be a finite, non-negative value, got " + plainFloat(*p)})
 		case *p == 0:
 			out = append(out, keyed{key, "invalid replay spec: sla." + key + " must be finite and positive, got 0"})
@@ -366,7 +367,7 @@ func (c *ReplayFlags) placement(f *flagFaults, run *Run, files *Files) {
 		f.bad("--router-mode", "router_mode must be either 'round_robin' or 'kv_router', got '"+mode+"'")
 		return
 	}
-	f.rule(finite(lag, 0), "--kv-event-lag-ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(lag))
+	f.rule(document.FiniteFrom(lag, 0), "--kv-event-lag-ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(lag))
 	f.rule(lag == 0 || mode == "kv_router", "--kv-event-lag-ms", "kv_event_lag_ms only supports router_mode='kv_router'")
 	d := routerDoc{origin: "--router-config", kv: mode == "kv_router", policy: val(c.RouterPolicyConfig, ""),
 		policyAt: "--router-policy-config", modelName: val(c.ModelName, ""), lagMs: lag, estimator: c.estimator(f)}
@@ -396,7 +397,7 @@ func (c *ReplayFlags) estimator(f *flagFaults) *AICRequest {
 		f.bad("", "--aic-backend, --aic-system and --aic-model-path are required once any --aic-* flag is given")
 		return nil
 	}
-	f.rule(slices.Contains(backendNames, *c.AICBackend), "--aic-backend", "must be "+oneOf(backendNames)+", got `"+*c.AICBackend+"`")
+	f.rule(slices.Contains(backendNames, *c.AICBackend), "--aic-backend", "must be "+document.OneOf(backendNames)+", got `"+*c.AICBackend+"`")
 	for i, name := range [...]string{"--aic-tp-size", "--aic-moe-tp-size", "--aic-moe-ep-size", "--aic-attention-dp-size"} {
 		f.rule(val(counts[i], 1) >= 1 && val(counts[i], 1) <= maxParallel, name, fmt.Sprintf("must be from 1 to %d", maxParallel))
 	}

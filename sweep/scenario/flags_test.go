@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/engine"
@@ -239,7 +240,7 @@ func TestReplayPricesTheHandoffByThePrefillRole(t *testing.T) {
 	c.PrefillEngineArgs = ptr(`{"is_prefill":true,"kv_transfer_bytes_per_token":"auto","kv_transfer_bandwidth":10}`)
 	run = mustResolve(t, c)
 	_, err = run.Config(nil, nil)
-	if !errors.Is(err, ErrInput) || !strings.Contains(err.Error(), "kv_transfer.bytes_per_token: auto needs the prefill role's model, which only aic timing names: give an integer") {
+	if !errors.Is(err, document.ErrInput) || !strings.Contains(err.Error(), "kv_transfer.bytes_per_token: auto needs the prefill role's model, which only aic timing names: give an integer") {
 		t.Errorf("a model nobody named: %v", err)
 	}
 }

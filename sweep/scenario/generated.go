@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
@@ -9,11 +10,11 @@ import (
 func (c *ReplayFlags) Generated() (workload.Synthetic, error) {
 	f := &flagFaults{}
 	w := c.workload(f)
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return workload.Synthetic{}, err
 	}
 	if w.Synthetic == nil {
-		return workload.Synthetic{}, &Fault{Msg: "synthetic load is wanted, not a trace"}
+		return workload.Synthetic{}, &document.Fault{Msg: "synthetic load is wanted, not a trace"}
 	}
 	return *w.Synthetic, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
@@ -95,19 +96,19 @@ var sweepKeys = append([]string{"name", "cost", "constraints", "seeds"}, section
 // ParseSweep is ReadSweep on a text; origin names it in messages, dir is the folder
 // that paths start from.
 func ParseSweep(origin, dir string, text []byte, files *Files) (*Grid, error) {
-	root, err := parseYAML(origin, text)
+	root, err := document.ParseYAML(origin, text)
 	if err != nil {
 		return nil, err
 	}
-	g := &gridder{f: &faults{origin: origin}, dir: dir, files: files, ids: map[string]bool{},
+	g := &gridder{f: &document.Faults{Origin: origin}, dir: dir, files: files, ids: map[string]bool{},
 		roles: map[roleKey]loweredRole{}, routers: map[routerKey]loweredRouter{}, grid: &Grid{Name: stem(origin), Text: text}}
 	if root == nil {
-		return nil, &Fault{Origin: origin, Line: 1, Msg: "an empty specification: workload is required"}
+		return nil, &document.Fault{Origin: origin, Line: 1, Msg: "an empty specification: workload is required"}
 	}
-	m := g.f.mapping(root, "a mapping of sections", sweepKeys)
+	m := g.f.Mapping(root, "a mapping of sections", sweepKeys)
 	g.head(m)
 	g.sections(m)
-	if err := g.f.err(); err != nil {
+	if err := g.f.Err(); err != nil {
 		return nil, err
 	}
 	if err := g.decode(); err != nil {
@@ -127,17 +128,17 @@ func stem(path string) string {
 }
 
 // head reads what is no section of the grid.
-func (g *gridder) head(m mapping) {
-	if v := m.string("name", notNull); v.set {
-		m.rule(validName(v.v), "name", "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit")
-		g.grid.Name = v.v
+func (g *gridder) head(m document.Mapping) {
+	if v := m.String("name", document.NotNull); v.Set {
+		m.Require(validName(v.Value), "name", "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit")
+		g.grid.Name = v.Value
 	}
-	g.grid.Cost = g.f.cost(m.get("cost"))
-	c := m.sub("constraints", "a mapping", []string{"max_gpus"})
-	limit := c.uint("max_gpus", 32, orNull)
-	c.rule(!limit.set || limit.v > 0, "max_gpus", "max_gpus must be positive, or null")
-	g.grid.MaxGPUs = limit.int(0)
-	g.seeds = g.f.seeds(m.get("seeds"))
+	g.grid.Cost = readCost(g.f, m.Get("cost"))
+	c := m.Sub("constraints", "a mapping", []string{"max_gpus"})
+	limit := c.Uint("max_gpus", 32, document.OrNull)
+	c.Require(!limit.Set || limit.Value > 0, "max_gpus", "max_gpus must be positive, or null")
+	g.grid.MaxGPUs = limit.Int(0)
+	g.seeds = readSeeds(g.f, m.Get("seeds"))
 }
 
 func validName(s string) bool {
@@ -150,26 +151,26 @@ func validName(s string) bool {
 	return s != "" && len(s) <= 128
 }
 
-// seeds reads the list of seeds; a single number is a list of one.
-func (f *faults) seeds(n *node) []uint64 {
-	if n == nil || n.kind == nullKind {
+// readSeeds reads the list of seeds; a single number is a list of one.
+func readSeeds(f *document.Faults, n *document.Node) []uint64 {
+	if n == nil || n.Kind == document.Null {
 		return nil
 	}
-	items := []*node{n}
-	if n.kind == listKind {
-		items = n.items
+	items := []*document.Node{n}
+	if n.Kind == document.List {
+		items = n.Items
 		if len(items) == 0 {
-			f.broken(n, "an empty list: give at least one value")
+			f.Invalid(n, "an empty list: give at least one value")
 		}
 	}
 	var out []uint64
 	for _, v := range items {
-		s, err := strconv.ParseUint(v.text, 10, 63)
+		s, err := strconv.ParseUint(v.Text, 10, 63)
 		switch {
-		case v.kind != intKind || err != nil:
-			f.badType(v, "a seed is a whole number from 0, got "+v.describe())
+		case v.Kind != document.Int || err != nil:
+			f.Malformed(v, "a seed is a whole number from 0, got "+v.Describe())
 		case slices.Contains(out, s):
-			f.broken(v, "seed "+v.text+" is given twice")
+			f.Invalid(v, "seed "+v.Text+" is given twice")
 		default:
 			out = append(out, s)
 		}
@@ -179,7 +180,7 @@ func (f *faults) seeds(n *node) []uint64 {
 
 // gridder expands one specification.
 type gridder struct {
-	f     *faults
+	f     *document.Faults
 	files *Files
 	dir   string
 	grid  *Grid
@@ -188,7 +189,7 @@ type gridder struct {
 	where [parts]int // position in parts of each section
 
 	workloads  []*Workload
-	engines    []*node
+	engines    []*document.Node
 	topologies []*topology
 	docs       []*routerDoc
 	timings    []*roleTiming
@@ -209,15 +210,15 @@ type section struct {
 }
 
 // sections expands every section and finds the axes.
-func (g *gridder) sections(m mapping) {
+func (g *gridder) sections(m document.Mapping) {
 	names := make([]string, 0, len(sectionNames))
-	for _, key := range m.keys {
+	for _, key := range m.Keys {
 		if slices.Contains(sectionNames, key) {
 			names = append(names, key)
 		}
 	}
-	if m.get("workload") == nil {
-		m.missing("workload")
+	if m.Get("workload") == nil {
+		m.Missing("workload")
 	}
 	for _, name := range sectionNames {
 		if !slices.Contains(names, name) {
@@ -226,13 +227,13 @@ func (g *gridder) sections(m mapping) {
 	}
 	total := 1
 	for _, name := range names {
-		n := m.get(name)
+		n := m.Get(name)
 		if n == nil {
-			n = &node{line: m.line, path: name}
+			n = &document.Node{Line: m.Line, Path: name}
 		}
-		s := section{name: name, variants: g.f.expand(n)}
+		s := section{name: name, variants: expandNode(g.f, n)}
 		if total *= len(s.variants); total > maxPoints {
-			g.f.badType(m.node, fmt.Sprintf("the grid has more than %d points", maxPoints))
+			g.f.Malformed(m.Node, fmt.Sprintf("the grid has more than %d points", maxPoints))
 			return
 		}
 		g.grid.Axes = append(g.grid.Axes, s.axes()...)
@@ -254,7 +255,7 @@ func (s *section) axes() []Axis {
 	for _, v := range s.variants {
 		for _, l := range v.leaves {
 			c := columns[l.path]
-			text := l.v.key()
+			text := valueKey(l.v)
 			if c == nil {
 				c = &column{first: text}
 				columns[l.path] = c
@@ -279,11 +280,11 @@ func (s *section) axes() []Axis {
 
 // fill types the axes and sets the values of every variant.
 func (s *section) fill(axes []Axis, slot map[string]int) {
-	kinds := make([]map[kind]bool, len(axes))
+	kinds := make([]map[document.Kind]bool, len(axes))
 	for i := range kinds {
-		kinds[i] = map[kind]bool{}
+		kinds[i] = map[document.Kind]bool{}
 	}
-	s.eachLeaf(slot, func(_, i int, v *node) { kinds[i][v.kind] = true })
+	s.eachLeaf(slot, func(_, i int, v *document.Node) { kinds[i][v.Kind] = true })
 	for i, k := range kinds {
 		axes[i].Type = typeOf(k)
 	}
@@ -291,7 +292,7 @@ func (s *section) fill(axes []Axis, slot map[string]int) {
 	for j := range s.values {
 		s.values[j] = make([]any, len(axes))
 	}
-	s.eachLeaf(slot, func(j, i int, v *node) { s.values[j][i] = v.value(axes[i].Type) })
+	s.eachLeaf(slot, func(j, i int, v *document.Node) { s.values[j][i] = axisValue(v, axes[i].Type) })
 	for i := range axes {
 		seen := map[any]bool{}
 		for _, row := range s.values {
@@ -304,7 +305,7 @@ func (s *section) fill(axes []Axis, slot map[string]int) {
 }
 
 // eachLeaf visits the values of every variant j that belong to an axis i.
-func (s *section) eachLeaf(slot map[string]int, visit func(j, i int, v *node)) {
+func (s *section) eachLeaf(slot map[string]int, visit func(j, i int, v *document.Node)) {
 	for j, v := range s.variants {
 		for _, l := range v.leaves {
 			if i, ok := slot[l.path]; ok {
@@ -315,54 +316,46 @@ func (s *section) eachLeaf(slot map[string]int, visit func(j, i int, v *node)) {
 }
 
 // typeOf is the type of an axis whose values have these kinds.
-func typeOf(kinds map[kind]bool) AxisType {
-	delete(kinds, nullKind)
+func typeOf(kinds map[document.Kind]bool) AxisType {
+	delete(kinds, document.Null)
 	switch {
-	case len(kinds) == 1 && kinds[intKind]:
+	case len(kinds) == 1 && kinds[document.Int]:
 		return IntAxis
-	case len(kinds) == 1 && kinds[boolKind]:
+	case len(kinds) == 1 && kinds[document.Bool]:
 		return BoolAxis
-	case len(kinds) > 0 && !kinds[stringKind] && !kinds[boolKind] && !kinds[listKind]:
+	case len(kinds) > 0 && !kinds[document.String] && !kinds[document.Bool] && !kinds[document.List]:
 		return FloatAxis
 	}
 	return StringAxis
 }
 
-// key tells two values apart.
-func (n *node) key() string { return string(rune('0'+n.kind)) + n.textOf() }
+// valueKey tells two values apart.
+func valueKey(n *document.Node) string { return string(rune('0'+n.Kind)) + n.String() }
 
-// textOf is the value as text; lists as JSON.
-func (n *node) textOf() string {
-	if n.kind == listKind || n.kind == mapKind {
-		return string(n.json())
-	}
-	return n.text
-}
-
-// value is the value in the type of its axis.
-func (n *node) value(t AxisType) any {
-	if n.kind == nullKind {
+// axisValue is the value in the type of its axis.
+func axisValue(n *document.Node, t AxisType) any {
+	if n.Kind == document.Null {
 		return nil
 	}
 	switch t {
 	case IntAxis:
-		if v, err := strconv.ParseInt(n.text, 10, 64); err == nil {
+		if v, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
 			return v
 		}
 		return nil
 	case FloatAxis:
-		return n.float()
+		return n.Number()
 	case BoolAxis:
-		return n.text == "true"
+		return n.Text == "true"
 	}
-	return n.textOf()
+	return n.String()
 }
 
 // digest identifies the specification: its values, whatever the order of keys, and
 // its points in their order with the content of their inputs.
-func (g *gridder) digest(root *node) string {
+func (g *gridder) digest(root *document.Node) string {
 	h := sha256.New()
-	h.Write(root.json())
+	h.Write(root.JSON())
 	for i := range g.grid.Points {
 		p := &g.grid.Points[i]
 		fmt.Fprintf(h, "\n%s", p.ID)
@@ -374,10 +367,10 @@ func (g *gridder) digest(root *node) string {
 }
 
 // skippedID identifies a combination that gives no configuration.
-func skippedID(trees []*node) string {
+func skippedID(trees []*document.Node) string {
 	h := sha256.New()
 	for _, n := range trees {
-		text, _ := json.Marshal(n.plain())
+		text, _ := json.Marshal(n.Plain())
 		h.Write(append(text, '\n'))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])

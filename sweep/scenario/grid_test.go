@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 )
 
@@ -348,7 +349,7 @@ func FuzzSweep(f *testing.F) {
 		}
 		g, err := ParseSweep("s.yaml", dir, []byte(text), &Files{})
 		if err != nil {
-			if !errors.Is(err, ErrInput) {
+			if !errors.Is(err, document.ErrInput) {
 				t.Errorf("%v is not ErrInput", err)
 			}
 			if !strings.Contains(err.Error(), "s.yaml") {

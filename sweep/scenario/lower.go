@@ -6,14 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
 // plannerVariant is one variant of the planner section.
 type plannerVariant struct {
 	planner *Planner // nil: none
-	startup opt[float64]
-	at      *node
+	startup document.Opt[float64]
+	at      *document.Node
 }
 
 // roleKey names what a role of a point is made of.
@@ -47,13 +48,13 @@ type loweredRouter struct {
 func (g *gridder) decode() error {
 	for i := range g.parts {
 		for _, v := range g.parts[i].variants {
-			if len(g.f.list) > 100 {
+			if len(g.f.List) > 100 {
 				break
 			}
 			g.decodeVariant(g.parts[i].name, v.tree)
 		}
 	}
-	if err := g.f.err(); err != nil {
+	if err := g.f.Err(); err != nil {
 		return err
 	}
 	for _, w := range g.workloads {
@@ -64,68 +65,68 @@ func (g *gridder) decode() error {
 	for _, p := range g.planners {
 		if p.planner != nil {
 			if err := p.planner.seal(g.files); err != nil {
-				g.f.brokenAt(p.at, warmupKey, err.Error())
-				return g.f.err()
+				g.f.InvalidAt(p.at, warmupKey, err.Error())
+				return g.f.Err()
 			}
 		}
 	}
 	return nil
 }
 
-func (g *gridder) decodeVariant(section string, n *node) {
+func (g *gridder) decodeVariant(section string, n *document.Node) {
 	switch section {
 	case "workload":
-		if n.kind == nullKind {
-			g.f.badType(n, "a workload is required: trace or synthetic")
+		if n.Kind == document.Null {
+			g.f.Malformed(n, "a workload is required: trace or synthetic")
 			return
 		}
-		g.workloads = append(g.workloads, g.f.workloadSection(n, g.dir))
+		g.workloads = append(g.workloads, readWorkload(g.f, n, g.dir))
 	case "engine":
-		if n.kind == nullKind {
-			n = emptyMap(n.line, n.path)
+		if n.Kind == document.Null {
+			n = document.EmptyMap(n.Line, n.Path)
 		}
-		m := g.f.mapping(n, "a mapping", engineSectionKeys)
-		g.engines = append(g.engines, m.node)
+		m := g.f.Mapping(n, "a mapping", engineSectionKeys)
+		g.engines = append(g.engines, m.Node)
 	case "topology":
-		g.topologies = append(g.topologies, g.f.topologySection(n))
+		g.topologies = append(g.topologies, readTopology(g.f, n))
 	case "router":
-		g.docs = append(g.docs, g.f.routerSection(n, g.dir))
+		g.docs = append(g.docs, readRouter(g.f, n, g.dir))
 	case "timing":
-		g.timings = append(g.timings, g.f.timingVariant(n))
+		g.timings = append(g.timings, readRoleTiming(g.f, n))
 	case "planner":
 		g.planners = append(g.planners, g.plannerSection(n))
 	case "sla":
-		g.slas = append(g.slas, g.f.slaSection(n))
+		g.slas = append(g.slas, readSLA(g.f, n))
 	}
 }
 
 // plannerSection reads one variant of planner: upstream's keys and startup_seconds.
-func (g *gridder) plannerSection(n *node) plannerVariant {
+func (g *gridder) plannerSection(n *document.Node) plannerVariant {
 	v := plannerVariant{at: n}
-	if n.kind == nullKind {
+	if n.Kind == document.Null {
 		return v
 	}
-	if n.kind != mapKind {
-		g.f.badType(n, "invalid type: "+n.describe()+", expected the Planner's configuration, or null")
+	if n.Kind != document.Map {
+		g.f.Malformed(n, "invalid type: "+n.Describe()+", expected the Planner's configuration, or null")
 		return v
 	}
-	doc := emptyMap(n.line, n.path)
-	for i, key := range n.keys {
-		item := n.items[i]
-		if key == warmupKey && item.kind == stringKind {
+	doc := document.EmptyMap(n.Line, n.Path)
+	for i, key := range n.Keys {
+		item := n.Items[i]
+		if key == warmupKey && item.Kind == document.String {
 			c := *item
-			c.text, item = pathOf(g.dir, item.text), &c
+			c.Text, item = pathOf(g.dir, item.Text), &c
 		}
 		if key != "startup_seconds" {
-			doc.put(key, item)
+			doc.Put(key, item)
 		}
 	}
-	m := mapping{n, g.f}
-	v.startup = m.float("startup_seconds", notNull)
-	m.rule(finite(v.startup.v, 0) && v.startup.v <= maxStartupSeconds, "startup_seconds", "startup_seconds must be finite and non-negative")
-	p, err := plannerDocument(g.f.origin, n.path, doc, defaultGranularity)
+	m := document.Mapping{Node: n, Faults: g.f}
+	v.startup = m.Float("startup_seconds", document.NotNull)
+	m.Require(document.FiniteFrom(v.startup.Value, 0) && v.startup.Value <= maxStartupSeconds, "startup_seconds", "startup_seconds must be finite and non-negative")
+	p, err := plannerDocument(g.f.Origin, n.Path, doc, defaultGranularity)
 	if err != nil {
-		g.f.list = append(g.f.list, &Fault{Msg: err.Error()})
+		g.f.List = append(g.f.List, &document.Fault{Msg: err.Error()})
 		return v
 	}
 	v.planner = p
@@ -133,9 +134,9 @@ func (g *gridder) plannerSection(n *node) plannerVariant {
 }
 
 // notices gathers the remarks on the run of a point, each once.
-func (g *gridder) notices(run *Run, at *node) {
+func (g *gridder) notices(run *Run, at *document.Node) {
 	for _, n := range run.Notices() {
-		if n = at.path + "." + n; !slices.Contains(g.grid.Notices, n) {
+		if n = at.Path + "." + n; !slices.Contains(g.grid.Notices, n) {
 			g.grid.Notices = append(g.grid.Notices, n)
 		}
 	}
@@ -170,21 +171,21 @@ func (g *gridder) expand() error {
 // point adds the rows of one combination.
 func (g *gridder) point(at []int) error {
 	run, skip := g.lower(at)
-	if err := g.f.err(); err != nil {
+	if err := g.f.Err(); err != nil {
 		return err
 	}
 	p := Point{Run: run, Skip: skip}
 	if run.Decode != nil {
 		p.ID, p.GPUs = run.ID(), run.GPUs()
 		if why := g.grid.Cost.missing(&run); why != "" && skip == "" {
-			g.f.broken(g.grid.Cost.at, why)
-			return g.f.err()
+			g.f.Invalid(g.grid.Cost.at, why)
+			return g.f.Err()
 		}
 		if skip == "" {
 			g.notices(&run, g.planners[at[g.where[plannerPart]]].at)
 		}
 	} else {
-		trees := make([]*node, 0, len(at))
+		trees := make([]*document.Node, 0, len(at))
 		for _, i := range g.where {
 			trees = append(trees, g.parts[i].variants[at[i]].tree)
 		}
@@ -217,7 +218,7 @@ func (g *gridder) rows(p Point) error {
 		}
 	}
 	if len(g.grid.Points) > maxPoints {
-		return &Fault{Origin: g.f.origin, Msg: fmt.Sprintf("the grid has more than %d points", maxPoints)}
+		return &document.Fault{Origin: g.f.Origin, Msg: fmt.Sprintf("the grid has more than %d points", maxPoints)}
 	}
 	return nil
 }
@@ -285,13 +286,13 @@ func (g *gridder) skip(run *Run, t *topology, timing *roleTiming) string {
 // role lowers the engine of one role, once per distinct input.
 func (g *gridder) role(eng, timing int, t *topology, p plannerVariant, role engine.Role) loweredRole {
 	key := roleKey{engine: eng, timing: timing, startup: -1, role: role}
-	var over *node
+	var over *document.Node
 	if role != engine.Aggregated {
 		over = t.over[role-engine.Prefill]
 		key.over = t.overKey[role-engine.Prefill]
 	}
-	if p.startup.set {
-		key.startup = p.startup.v
+	if p.startup.Set {
+		key.startup = p.startup.Value
 	}
 	out, ok := g.roles[key]
 	if !ok {
@@ -301,42 +302,42 @@ func (g *gridder) role(eng, timing int, t *topology, p plannerVariant, role engi
 	return out
 }
 
-func (g *gridder) makeRole(merged *node, timing *roleTiming, p plannerVariant, role engine.Role) loweredRole {
+func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerVariant, role engine.Role) loweredRole {
 	n := nestEngine(merged)
-	eng := n.get("engine")
+	eng := n.Get("engine")
 	model := timing.models[0]
 	if role == engine.Decode {
 		model = timing.models[1]
 	}
 	if model != nil {
-		if twin := eng.get("timing_model"); twin != nil {
-			g.f.broken(twin, "timing and timing_model are given: keep one")
+		if twin := eng.Get("timing_model"); twin != nil {
+			g.f.Invalid(twin, "timing and timing_model are given: keep one")
 		}
-		eng.put("timing_model", model)
+		eng.Put("timing_model", model)
 	}
-	if p.startup.set {
-		if twin := n.get("startup_time"); twin != nil {
-			g.f.broken(twin, "planner.startup_seconds and startup_time are given: keep one")
+	if p.startup.Set {
+		if twin := n.Get("startup_time"); twin != nil {
+			g.f.Invalid(twin, "planner.startup_seconds and startup_time are given: keep one")
 		}
-		n.put("startup_time", p.at.get("startup_seconds"))
+		n.Put("startup_time", p.at.Get("startup_seconds"))
 	}
-	if eng.get("worker_type") == nil {
-		eng.put("worker_type", &node{kind: stringKind, text: role.String(), line: merged.line, path: merged.path})
+	if eng.Get("worker_type") == nil {
+		eng.Put("worker_type", &document.Node{Kind: document.String, Text: role.String(), Line: merged.Line, Path: merged.Path})
 	}
-	f := &faults{origin: g.f.origin}
-	r, err := f.role(n)
+	f := &document.Faults{Origin: g.f.Origin}
+	r, err := readRole(f, n)
 	if err == nil {
 		r.relocate(g.dir)
 		r.named = r.named.inGrid()
 		if err = r.seal(g.files); err != nil {
-			g.f.list = append(g.f.list, &Fault{Origin: g.f.origin, Msg: err.Error()})
+			g.f.List = append(g.f.List, &document.Fault{Origin: g.f.Origin, Msg: err.Error()})
 		}
 		return loweredRole{role: r}
 	}
 	var reasons []string
-	for _, one := range f.list {
-		if !one.relation {
-			g.f.list = append(g.f.list, f.list...)
+	for _, one := range f.List {
+		if !one.Relation {
+			g.f.List = append(g.f.List, f.List...)
 			return loweredRole{}
 		}
 		if reason := plainPath(one.Path) + ": " + one.Msg; !slices.Contains(reasons, reason) {
@@ -377,10 +378,10 @@ func (g *gridder) router(i int, queues *Role) loweredRouter {
 // adopt adds an error of a part to the faults of the specification.
 func (g *gridder) adopt(err error) {
 	for _, e := range unjoin(err) {
-		var f *Fault
+		var f *document.Fault
 		if !errors.As(e, &f) {
-			f = &Fault{Msg: e.Error()}
+			f = &document.Fault{Msg: e.Error()}
 		}
-		g.f.list = append(g.f.list, f)
+		g.f.List = append(g.f.List, f)
 	}
 }

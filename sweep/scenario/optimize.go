@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
+	"github.com/dynosweep/dynosweep/internal/spelling"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
@@ -29,7 +31,7 @@ type Optimize struct {
 	files  *Files
 	flags  ReplayFlags // the load
 	router map[string]any
-	base   [3]*node // [role], nested engine arguments, nil: not given
+	base   [3]*document.Node // [role], nested engine arguments, nil: not given
 	model  string
 	system string
 }
@@ -69,11 +71,11 @@ func IsOptimize(path string, files *Files) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	root, err := parseYAML(path, text)
+	root, err := document.ParseYAML(path, text)
 	if err != nil {
 		return false, err
 	}
-	return root.get("hardware") != nil && root.get("engine") != nil, nil
+	return root.Get("hardware") != nil && root.Get("engine") != nil, nil
 }
 
 // ReadOptimize reads a specification, JSON or YAML.
@@ -88,35 +90,35 @@ func ReadOptimize(path string, files *Files) (*Optimize, error) {
 // ParseOptimize is ReadOptimize on a text; origin names it in messages, dir is the
 // folder that paths start from.
 func ParseOptimize(origin, dir string, text []byte, files *Files) (*Optimize, error) {
-	root, err := parseYAML(origin, text)
+	root, err := document.ParseYAML(origin, text)
 	if err != nil {
 		return nil, err
 	}
 	if root == nil {
-		root = emptyMap(1, "")
+		root = document.EmptyMap(1, "")
 	}
-	r := &optimizer{f: &faults{origin: origin}, dir: dir, out: &Optimize{origin: origin, files: files}}
-	m := r.f.mapping(root, "a mapping", optimizeKeys)
+	r := &optimizer{f: &document.Faults{Origin: origin}, dir: dir, out: &Optimize{origin: origin, files: files}}
+	m := r.f.Mapping(root, "a mapping", optimizeKeys)
 	for _, key := range [...]string{"engine", "hardware", "workload"} {
-		if m.get(key) == nil {
-			m.missing(key)
+		if m.Get(key) == nil {
+			m.Missing(key)
 		}
 	}
-	r.engine(m.sub("engine", "a mapping", optimizeEngineKeys))
-	r.hardware(m.sub("hardware", "a mapping", optimizeSizeKeys))
-	r.workload(m.sub("workload", "a mapping", slices.Concat(optimizeLoadKeys, optimizeTraceKeys)))
-	r.sla(m.sub("sla", "a mapping", append(slaOptimizeKeys(), "bounds")))
-	r.router(m.sub("router", "a mapping", optimizeRouterKeys))
-	o := m.enum("objective", "throughput", "mean_ttft", "mean_e2e_latency")
-	r.out.Objective = [...]string{"throughput", "mean_ttft", "mean_e2e_latency"}[o.v]
-	run := m.sub("run", "a mapping", []string{"maxParallelEvals"})
-	jobs := m.uint("maxParallelEvals", 16, orNull)
-	if j := run.uint("maxParallelEvals", 16, orNull); j.set {
+	r.engine(m.Sub("engine", "a mapping", optimizeEngineKeys))
+	r.hardware(m.Sub("hardware", "a mapping", optimizeSizeKeys))
+	r.workload(m.Sub("workload", "a mapping", slices.Concat(optimizeLoadKeys, optimizeTraceKeys)))
+	r.sla(m.Sub("sla", "a mapping", append(slaOptimizeKeys(), "bounds")))
+	r.router(m.Sub("router", "a mapping", optimizeRouterKeys))
+	o := m.Enum("objective", "throughput", "mean_ttft", "mean_e2e_latency")
+	r.out.Objective = [...]string{"throughput", "mean_ttft", "mean_e2e_latency"}[o.Value]
+	run := m.Sub("run", "a mapping", []string{"maxParallelEvals"})
+	jobs := m.Uint("maxParallelEvals", 16, document.OrNull)
+	if j := run.Uint("maxParallelEvals", 16, document.OrNull); j.Set {
 		jobs = j
 	}
-	m.rule(!jobs.set || jobs.v > 0, "maxParallelEvals", "maxParallelEvals must be positive")
-	r.out.Jobs = jobs.int(min(8, runtime.NumCPU()))
-	if err := r.f.err(); err != nil {
+	m.Require(!jobs.Set || jobs.Value > 0, "maxParallelEvals", "maxParallelEvals must be positive")
+	r.out.Jobs = jobs.Int(min(8, runtime.NumCPU()))
+	if err := r.f.Err(); err != nil {
 		return nil, err
 	}
 	return r.out, r.out.try()
@@ -132,142 +134,142 @@ func slaOptimizeKeys() []string {
 
 // optimizer reads one specification.
 type optimizer struct {
-	f   *faults
+	f   *document.Faults
 	dir string
 	out *Optimize
 }
 
-func (r *optimizer) engine(m mapping) {
-	r.out.model = m.required("model")
-	backend := m.enum("backend", "vllm", "sglang")
-	if m.get("backend") == nil {
-		m.missing("backend")
+func (r *optimizer) engine(m document.Mapping) {
+	r.out.model = m.RequiredString("model")
+	backend := m.Enum("backend", "vllm", "sglang")
+	if m.Get("backend") == nil {
+		m.Missing("backend")
 	}
 	given := 0
 	for i, key := range [...]string{"baseEngineArgs", "basePrefillEngineArgs", "baseDecodeEngineArgs"} {
-		v := m.get(key)
-		if v == nil || v.kind == nullKind {
+		v := m.Get(key)
+		if v == nil || v.Kind == document.Null {
 			continue
 		}
-		if v.kind != mapKind {
-			r.f.badType(v, "invalid type: "+v.describe()+", expected engine arguments")
+		if v.Kind != document.Map {
+			r.f.Malformed(v, "invalid type: "+v.Describe()+", expected engine arguments")
 			continue
 		}
 		given++
-		n := r.f.nested(v)
-		if !r.f.ok() {
+		n := nestedForm(r.f, v)
+		if !r.f.OK() {
 			return
 		}
-		eng := emptyMap(v.line, v.path)
-		if e := n.get("engine"); e != nil && e.kind == mapKind {
-			eng = e.without("worker_type")
+		eng := document.EmptyMap(v.Line, v.Path)
+		if e := n.Get("engine"); e != nil && e.Kind == document.Map {
+			eng = e.Without("worker_type")
 		}
-		eng.put("backend", scalarAt(v, stringKind, [...]string{"vllm", "sglang"}[backend.v]))
-		n = n.without("engine", "tensor_parallel_size")
-		n.put("engine", eng)
+		eng.Put("backend", scalarAt(v, document.String, [...]string{"vllm", "sglang"}[backend.Value]))
+		n = n.Without("engine", "tensor_parallel_size")
+		n.Put("engine", eng)
 		r.out.base[i] = n
 	}
 	r.out.Aggregated = r.out.base[0] != nil
 	r.out.Disaggregated = r.out.base[1] != nil && r.out.base[2] != nil
-	m.rule((r.out.base[1] == nil) == (r.out.base[2] == nil), "basePrefillEngineArgs", "basePrefillEngineArgs and baseDecodeEngineArgs belong together")
-	m.rule(given > 0, "", "give baseEngineArgs, or basePrefillEngineArgs and baseDecodeEngineArgs")
+	m.Require((r.out.base[1] == nil) == (r.out.base[2] == nil), "basePrefillEngineArgs", "basePrefillEngineArgs and baseDecodeEngineArgs belong together")
+	m.Require(given > 0, "", "give baseEngineArgs, or basePrefillEngineArgs and baseDecodeEngineArgs")
 }
 
-func (r *optimizer) hardware(m mapping) {
+func (r *optimizer) hardware(m document.Mapping) {
 	o := r.out
-	o.system = m.required("gpuSku")
-	if m.get("totalGpus") == nil {
-		m.missing("totalGpus")
+	o.system = m.RequiredString("gpuSku")
+	if m.Get("totalGpus") == nil {
+		m.Missing("totalGpus")
 	}
-	o.TotalGPUs = m.uint("totalGpus", 31, notNull).int(0)
-	m.rule(m.get("totalGpus") == nil || o.TotalGPUs > 0, "totalGpus", "totalGpus must be positive")
+	o.TotalGPUs = m.Uint("totalGpus", 31, document.NotNull).Int(0)
+	m.Require(m.Get("totalGpus") == nil || o.TotalGPUs > 0, "totalGpus", "totalGpus must be positive")
 	var def []int
 	for tp := 1; tp <= min(o.TotalGPUs, 8); tp *= 2 {
 		def = append(def, tp)
 	}
-	both := m.sizes("tpCandidates", def)
-	o.PrefillTP, o.DecodeTP = m.sizes("prefillTpCandidates", both), m.sizes("decodeTpCandidates", both)
+	both := readSizes(m, "tpCandidates", def)
+	o.PrefillTP, o.DecodeTP = readSizes(m, "prefillTpCandidates", both), readSizes(m, "decodeTpCandidates", both)
 }
 
-// sizes reads a list of positive counts and sorts it.
-func (m mapping) sizes(key string, def []int) []int {
-	n := m.get(key)
-	if n == nil || n.kind == nullKind {
+// readSizes reads a list of positive counts and sorts it.
+func readSizes(m document.Mapping, key string, def []int) []int {
+	n := m.Get(key)
+	if n == nil || n.Kind == document.Null {
 		return def
 	}
-	if n.kind != listKind || len(n.items) == 0 {
-		m.f.badType(n, key+" must be a non-empty list of sizes")
+	if n.Kind != document.List || len(n.Items) == 0 {
+		m.Faults.Malformed(n, key+" must be a non-empty list of sizes")
 		return nil
 	}
 	var out []int
-	for _, v := range n.items {
-		one := emptyMap(v.line, n.path)
-		one.put(key, v)
-		size := mapping{one, m.f}.uint(key, 16, notNull)
-		if size.set && size.v == 0 {
-			m.f.broken(v, "a size must be positive")
+	for _, v := range n.Items {
+		one := document.EmptyMap(v.Line, n.Path)
+		one.Put(key, v)
+		size := document.Mapping{Node: one, Faults: m.Faults}.Uint(key, 16, document.NotNull)
+		if size.Set && size.Value == 0 {
+			m.Faults.Invalid(v, "a size must be positive")
 		}
-		out = append(out, size.int(1))
+		out = append(out, size.Int(1))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-func (r *optimizer) workload(m mapping) {
+func (r *optimizer) workload(m document.Mapping) {
 	has := func(keys []string) bool {
-		return slices.ContainsFunc(keys, func(k string) bool { return m.get(k) != nil && m.get(k).kind != nullKind })
+		return slices.ContainsFunc(keys, func(k string) bool { return m.Get(k) != nil && m.Get(k).Kind != document.Null })
 	}
 	synthetic, trace := has(optimizeLoadKeys), has(optimizeTraceKeys)
 	if synthetic == trace {
-		r.f.badType(m.node, "give either synthetic load (isl, osl, requestCount) or a trace (traceFile), not both")
+		r.f.Malformed(m.Node, "give either synthetic load (isl, osl, requestCount) or a trace (traceFile), not both")
 		return
 	}
 	count := func(key string) *int64 {
-		o := m.uint(key, 63, orNull)
-		return given(o.set, int64(o.v))
+		o := m.Uint(key, 63, document.OrNull)
+		return given(o.Set, int64(o.Value))
 	}
 	number := func(key string) *float64 {
-		o := m.float(key, orNull)
-		return given(o.set, o.v)
+		o := m.Float(key, document.OrNull)
+		return given(o.Set, o.Value)
 	}
 	f := &r.out.flags
 	if trace {
-		if m.get("traceFile") == nil {
-			m.missing("traceFile")
+		if m.Get("traceFile") == nil {
+			m.Missing("traceFile")
 			return
 		}
-		format := m.enum("traceFormat", "mooncake", "applied_compute_agentic")
-		name := [...]string{"mooncake", "applied_compute_agentic"}[format.v]
-		f.Traces, f.TraceFormat = []string{pathOf(r.dir, m.string("traceFile", notNull).v)}, &name
+		format := m.Enum("traceFormat", "mooncake", "applied_compute_agentic")
+		name := [...]string{"mooncake", "applied_compute_agentic"}[format.Value]
+		f.Traces, f.TraceFormat = []string{pathOf(r.dir, m.String("traceFile", document.NotNull).Value)}, &name
 		f.ArrivalSpeedupRatio, f.ReplayConcurrency = number("arrivalSpeedupRatio"), count("traceReplayConcurrency")
 		f.TraceSharedPrefixRatio, f.TraceNumPrefixGroups = number("traceSharedPrefixRatio"), count("traceNumPrefixGroups")
-		m.rule(val(f.TraceSharedPrefixRatio, 0) <= 0 || val(f.TraceNumPrefixGroups, 0) >= 1, "traceNumPrefixGroups",
+		m.Require(val(f.TraceSharedPrefixRatio, 0) <= 0 || val(f.TraceNumPrefixGroups, 0) >= 1, "traceNumPrefixGroups",
 			"traceNumPrefixGroups must be at least 1 if traceSharedPrefixRatio is positive")
 		return
 	}
 	for _, key := range [...]string{"isl", "osl", "requestCount"} {
-		if m.get(key) == nil {
-			m.missing(key)
+		if m.Get(key) == nil {
+			m.Missing(key)
 		}
 	}
 	f.InputTokens, f.OutputTokens, f.RequestCount = count("isl"), count("osl"), count("requestCount")
 	f.ReplayConcurrency, f.RequestRate, f.ArrivalIntervalMs = count("concurrency"), number("requestRate"), number("arrivalIntervalMs")
 	f.SharedPrefixRatio, f.NumPrefixGroups = number("sharedPrefixRatio"), count("numPrefixGroups")
 	f.TurnsPerSession, f.InterTurnDelayMs = count("turnsPerSession"), number("interTurnDelayMs")
-	seed := m.u64("arrivalSeed", orNull)
-	f.ArrivalSeed = given(seed.set, seed.v)
+	seed := m.Uint64("arrivalSeed", document.OrNull)
+	f.ArrivalSeed = given(seed.Set, seed.Value)
 }
 
 // sla reads the six bounds, of which null and what is not positive are inactive, and
 // bounds: a limit for any key of the report.
-func (r *optimizer) sla(m mapping) {
+func (r *optimizer) sla(m document.Mapping) {
 	for _, k := range optimizeSLA {
-		if v := m.float(k[0], orNull); v.set && v.v > 0 {
-			r.out.Bounds = append(r.out.Bounds, OptimizeBound{k[1], v.v, "sla." + k[0]})
+		if v := m.Float(k[0], document.OrNull); v.Set && v.Value > 0 {
+			r.out.Bounds = append(r.out.Bounds, OptimizeBound{k[1], v.Value, "sla." + k[0]})
 		}
 	}
-	b := m.get("bounds")
-	if b == nil || b.kind == nullKind {
+	b := m.Get("bounds")
+	if b == nil || b.Kind == document.Null {
 		return
 	}
 	var keys []string
@@ -276,54 +278,54 @@ func (r *optimizer) sla(m mapping) {
 			keys = append(keys, k.Name)
 		}
 	}
-	s := m.f.mapping(b, "a mapping of report keys", b.keys)
-	for i, key := range s.keys {
+	s := m.Faults.Mapping(b, "a mapping of report keys", b.Keys)
+	for i, key := range s.Keys {
 		if !slices.Contains(keys, key) {
 			msg := "no figure of the report"
-			if near := nearest(key, keys); near != "" {
+			if near := spelling.Nearest(key, keys); near != "" {
 				msg += " (did you mean `" + near + "`?)"
 			}
-			r.f.badType(s.items[i], msg)
+			r.f.Malformed(s.Items[i], msg)
 		}
-		v := s.float(key, notNull)
-		s.rule(!v.set || v.v > 0, key, "a bound must be positive")
-		r.out.Bounds = append(r.out.Bounds, OptimizeBound{key, v.v, "sla.bounds." + key})
+		v := s.Float(key, document.NotNull)
+		s.Require(!v.Set || v.Value > 0, key, "a bound must be positive")
+		r.out.Bounds = append(r.out.Bounds, OptimizeBound{key, v.Value, "sla.bounds." + key})
 	}
 }
 
-func (r *optimizer) router(m mapping) {
+func (r *optimizer) router(m document.Mapping) {
 	o := r.out
-	mode := m.enum("mode", "kv_router", "round_robin", "both").v
+	mode := m.Enum("mode", "kv_router", "round_robin", "both").Value
 	o.KV, o.RoundRobin = mode != 1, mode != 0
-	o.Credits = m.floats("overlapCredits", []float64{1})
-	o.Scales = m.floats("prefillLoadScales", []float64{0, 0.25, 0.5, 1, 2, 4})
+	o.Credits = readFloats(m, "overlapCredits", []float64{1})
+	o.Scales = readFloats(m, "prefillLoadScales", []float64{0, 0.25, 0.5, 1, 2, 4})
 	o.router = map[string]any{}
-	if v := m.get("baseRouterConfig"); v != nil && v.kind != nullKind {
-		if v.kind != mapKind {
-			r.f.badType(v, "invalid type: "+v.describe()+", expected the router's configuration")
+	if v := m.Get("baseRouterConfig"); v != nil && v.Kind != document.Null {
+		if v.Kind != document.Map {
+			r.f.Malformed(v, "invalid type: "+v.Describe()+", expected the router's configuration")
 			return
 		}
-		o.router = v.plain().(map[string]any)
+		o.router = v.Plain().(map[string]any)
 	}
 }
 
-// floats reads a list of finite numbers from 0.
-func (m mapping) floats(key string, def []float64) []float64 {
-	n := m.get(key)
-	if n == nil || n.kind == nullKind {
+// readFloats reads a list of finite numbers from 0.
+func readFloats(m document.Mapping, key string, def []float64) []float64 {
+	n := m.Get(key)
+	if n == nil || n.Kind == document.Null {
 		return def
 	}
-	if n.kind != listKind || len(n.items) == 0 {
-		m.f.badType(n, key+" must be a non-empty list of numbers")
+	if n.Kind != document.List || len(n.Items) == 0 {
+		m.Faults.Malformed(n, key+" must be a non-empty list of numbers")
 		return nil
 	}
 	var out []float64
-	for _, v := range n.items {
-		if v.kind != intKind && v.kind != floatKind || !finite(v.float(), 0) {
-			m.f.badType(v, key+" must be finite numbers from 0")
+	for _, v := range n.Items {
+		if v.Kind != document.Int && v.Kind != document.Float || !document.FiniteFrom(v.Number(), 0) {
+			m.Faults.Malformed(v, key+" must be finite numbers from 0")
 			continue
 		}
-		out = append(out, v.float())
+		out = append(out, v.Number())
 	}
 	return out
 }
@@ -332,23 +334,23 @@ func (m mapping) floats(key string, def []float64) []float64 {
 // one of arguments that name none, gets the model and the hardware.
 func (o *Optimize) args(role, tp int) string {
 	n := o.base[role]
-	size := scalarAt(n, intKind, fmt.Sprint(tp))
-	out := n.with("tensor_parallel_size", size).with("engine.worker_type", scalarAt(n, stringKind, roleNames[role]))
-	timing := n.find("engine.timing_model")
-	provider := timing.get("provider")
-	if timing == nil || provider != nil && (provider.text == "ais" || provider.text == "aic") {
-		config := emptyMap(n.line, n.path)
-		if c := timing.get("config"); c != nil && c.kind == mapKind {
-			config = c.without("tp", "worker_type")
+	size := scalarAt(n, document.Int, fmt.Sprint(tp))
+	out := n.With("tensor_parallel_size", size).With("engine.worker_type", scalarAt(n, document.String, roleNames[role]))
+	timing := n.Find("engine.timing_model")
+	provider := timing.Get("provider")
+	if timing == nil || provider != nil && (provider.Text == "ais" || provider.Text == "aic") {
+		config := document.EmptyMap(n.Line, n.Path)
+		if c := timing.Get("config"); c != nil && c.Kind == document.Map {
+			config = c.Without("tp", "worker_type")
 		}
 		for _, kv := range [][2]string{{"model", o.model}, {"system", o.system}, {"worker_type", roleNames[role]}, {"backend_version", "current"},
-			{"backend", n.find("engine.backend").text}} {
-			config.put(kv[0], scalarAt(n, stringKind, kv[1]))
+			{"backend", n.Find("engine.backend").Text}} {
+			config.Put(kv[0], scalarAt(n, document.String, kv[1]))
 		}
-		config.put("tp", size)
-		out = out.with("engine.timing_model", external(n, "ais", config))
+		config.Put("tp", size)
+		out = out.With("engine.timing_model", external(n, "ais", config))
 	}
-	return string(out.json())
+	return string(out.JSON())
 }
 
 // Run is the configuration of one state. The SLA is no part of it: bounds are
@@ -394,7 +396,7 @@ func (o *Optimize) try() error {
 	}
 	var list []error
 	for _, e := range unjoin(err) {
-		list = append(list, &Fault{Origin: o.origin, Msg: strings.ReplaceAll(e.Error(), "\n", "; ")})
+		list = append(list, &document.Fault{Origin: o.origin, Msg: strings.ReplaceAll(e.Error(), "\n", "; ")})
 	}
 	return joinFaults(list)
 }

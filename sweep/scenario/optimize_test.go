@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // optimizeText is a replay optimiser's specification; pairs replace parts of it.
@@ -61,7 +63,7 @@ func TestOptimizeRefusals(t *testing.T) {
 		{"bound", optimizeText(`"p95Itl": null`, `"bounds": {"p98_itl_ms": 3}`), "sla.bounds.p98_itl_ms: no figure of the report (did you mean `p90_itl_ms`?)"},
 		{"base arguments", optimizeText(`"block_size": 512`, `"blocksize": 512`), "unknown field `blocksize`"},
 	} {
-		if _, err := optimizeOf(c.text); err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInput) {
+		if _, err := optimizeOf(c.text); err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, document.ErrInput) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 )
 
@@ -25,14 +26,14 @@ const defaultGranularity = 8
 
 // plannerDocument reads a Planner configuration: n is a mapping of a larger
 // document, whose dotted paths begin with prefix, or a document of its own.
-func plannerDocument(origin, prefix string, n *node, granularity int) (*Planner, error) {
-	root, _ := n.plain().(map[string]any)
+func plannerDocument(origin, prefix string, n *document.Node, granularity int) (*Planner, error) {
+	root, _ := n.Plain().(map[string]any)
 	at := func(path string) string {
-		if v := n.find(path); v != nil && v.line > 0 {
-			return origin + ":" + strconv.Itoa(v.line)
+		if v := n.Find(path); v != nil && v.Line > 0 {
+			return origin + ":" + strconv.Itoa(v.Line)
 		}
-		if n.line > 0 {
-			return origin + ":" + strconv.Itoa(n.line)
+		if n.Line > 0 {
+			return origin + ":" + strconv.Itoa(n.Line)
 		}
 		return origin
 	}
@@ -49,15 +50,7 @@ type inputError struct{ err error }
 
 func (e inputError) Error() string        { return e.err.Error() }
 func (e inputError) Unwrap() error        { return e.err }
-func (e inputError) Is(target error) bool { return target == ErrInput }
-
-// find returns the value at a dotted path below n, nil if there is none.
-func (n *node) find(path string) *node {
-	for _, key := range strings.Split(path, ".") {
-		n = n.get(key)
-	}
-	return n
-}
+func (e inputError) Is(target error) bool { return target == document.ErrInput }
 
 // plannerArgument reads --planner-config: a path, or JSON or YAML text.
 func plannerArgument(origin, arg string, files *Files, granularity int) (*Planner, error) {
@@ -72,8 +65,8 @@ func plannerArgument(origin, arg string, files *Files, granularity int) (*Planne
 	if err != nil {
 		return nil, err
 	}
-	if n == nil || n.kind != mapKind {
-		return nil, &Fault{Origin: name, Msg: "the Planner configuration must be a mapping"}
+	if n == nil || n.Kind != document.Map {
+		return nil, &document.Fault{Origin: name, Msg: "the Planner configuration must be a mapping"}
 	}
 	return plannerDocument(name, "", n, granularity)
 }
@@ -89,16 +82,16 @@ func looksLikePath(arg string) bool {
 
 // parseText reads a document of either notation: a .json file is JSON, anything
 // else YAML, of which JSON is a part; both keep lines.
-func parseText(origin string, text []byte, ext string) (*node, error) {
+func parseText(origin string, text []byte, ext string) (*document.Node, error) {
 	if ext == ".json" {
 		if err := json.Unmarshal(text, new(any)); err != nil {
-			if _, perr := parseJSON(text); perr != nil {
+			if _, perr := document.ParseJSON(text); perr != nil {
 				err = perr
 			}
-			return nil, &Fault{Origin: origin, Msg: err.Error()}
+			return nil, &document.Fault{Origin: origin, Msg: err.Error()}
 		}
 	}
-	return parseYAML(origin, text)
+	return document.ParseYAML(origin, text)
 }
 
 const warmupKey = "load_predictor_warmup_trace"

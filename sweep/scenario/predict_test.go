@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/timing"
@@ -232,7 +233,7 @@ func FuzzSet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, set string) {
 		run, err := ParsePredict("p.yaml", "", []byte(text), PredictOptions{Stack: "dynamo", Set: []string{set}}, &Files{})
 		if err != nil {
-			if !errors.Is(err, ErrInput) {
+			if !errors.Is(err, document.ErrInput) {
 				t.Errorf("%q: %v is not ErrInput", set, err)
 			}
 			return

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
@@ -21,36 +22,36 @@ var (
 )
 
 // engine reads the engine section into the roles of the run.
-func (p *predictor) engine(m mapping) {
-	p.disaggregated = m.enum("mode", modeKinds...).v == 1
-	p.modelName = m.required("model")
-	if m.required("hardware") == "auto" {
-		p.f.brokenAt(m.node, "hardware", "auto belongs to recommend: name a system")
+func (p *predictor) engine(m document.Mapping) {
+	p.disaggregated = m.Enum("mode", modeKinds...).Value == 1
+	p.modelName = m.RequiredString("model")
+	if m.RequiredString("hardware") == "auto" {
+		p.f.InvalidAt(m.Node, "hardware", "auto belongs to recommend: name a system")
 	}
-	if v := m.string("forward_model", notNull); v.set && v.v != "op_level" {
-		m.rule(false, "forward_model", "only op_level is supported, got `"+v.v+"`")
+	if v := m.String("forward_model", document.NotNull); v.Set && v.Value != "op_level" {
+		m.Require(false, "forward_model", "only op_level is supported, got `"+v.Value+"`")
 	}
 	roles := []engine.Role{engine.Aggregated}
 	if p.disaggregated {
 		roles = []engine.Role{engine.Prefill, engine.Decode}
-	} else if v := m.get("kv_transfer"); v != nil {
-		p.f.badType(v, "kv_transfer belongs to mode disaggregated")
+	} else if v := m.Get("kv_transfer"); v != nil {
+		p.f.Malformed(v, "kv_transfer belongs to mode disaggregated")
 	}
 	var names []string
 	for _, r := range roles {
 		names = append(names, r.String())
 	}
-	if m.get("workers") == nil {
-		m.missing("workers")
+	if m.Get("workers") == nil {
+		m.Missing("workers")
 		return
 	}
-	workers := m.sub("workers", "a mapping", names)
+	workers := m.Sub("workers", "a mapping", names)
 	for i, r := range roles {
-		if workers.get(names[i]) == nil {
-			workers.missing(names[i])
+		if workers.Get(names[i]) == nil {
+			workers.Missing(names[i])
 			continue
 		}
-		role, replicas := p.worker(m, workers.sub(names[i], "a mapping", workerKeys), r)
+		role, replicas := p.worker(m, workers.Sub(names[i], "a mapping", workerKeys), r)
 		if r == engine.Prefill {
 			p.run.Prefill, p.run.PrefillWorkers = role, replicas
 		} else {
@@ -64,10 +65,10 @@ func (p *predictor) engine(m mapping) {
 
 // transfer reads kv_transfer, whose defaults differ from engine arguments': auto,
 // and destination_missing.
-func (p *predictor) transfer(m mapping) {
+func (p *predictor) transfer(m document.Mapping) {
 	t := &transferDoc{}
-	if v := m.get("kv_transfer"); v != nil {
-		t = p.f.kvTransfer(v)
+	if v := m.Get("kv_transfer"); v != nil {
+		t = readKVTransfer(p.f, v)
 	}
 	p.run.Transfer = t.price(KVTransfer{DestinationMissing: true})
 	if r := p.run.Prefill; p.run.Transfer.BytesAuto && (r == nil || r.request() != p.estimated) {
@@ -77,21 +78,21 @@ func (p *predictor) transfer(m mapping) {
 
 // worker lowers one role to engine arguments (spec sweeps-and-schema 2.3, the
 // table) and reads those.
-func (p *predictor) worker(m, w mapping, role engine.Role) (*Role, int) {
-	par := w.sub("parallelism", "a mapping", parallelismKeys)
-	replicas := par.workers("replicas")
-	if v := par.get("pipeline"); v != nil {
-		par.rule(par.uint("pipeline", 32, notNull).or(1) == 1, "pipeline", "pipeline must be 1: engines do not run in a pipeline")
+func (p *predictor) worker(m, w document.Mapping, role engine.Role) (*Role, int) {
+	par := w.Sub("parallelism", "a mapping", parallelismKeys)
+	replicas := readWorkers(par, "replicas")
+	if v := par.Get("pipeline"); v != nil {
+		par.Require(par.Uint("pipeline", 32, document.NotNull).Or(1) == 1, "pipeline", "pipeline must be 1: engines do not run in a pipeline")
 	}
-	out, eng := emptyMap(w.line, w.path), emptyMap(w.line, w.path)
-	scheduler := w.sub("scheduler", "a mapping", schedulerKeys)
-	cache := w.sub("kv_cache", "a mapping", kvCacheKeys)
-	if scheduler.get("max_sequences") == nil && role == engine.Prefill {
-		eng.put("max_num_seqs", scalarAt(w.node, intKind, "1"))
+	out, eng := document.EmptyMap(w.Line, w.Path), document.EmptyMap(w.Line, w.Path)
+	scheduler := w.Sub("scheduler", "a mapping", schedulerKeys)
+	cache := w.Sub("kv_cache", "a mapping", kvCacheKeys)
+	if scheduler.Get("max_sequences") == nil && role == engine.Prefill {
+		eng.Put("max_num_seqs", scalarAt(w.Node, document.Int, "1"))
 	}
 	for _, k := range [...]struct {
-		dst      *node
-		src      mapping
+		dst      *document.Node
+		src      document.Mapping
 		from, to string
 	}{
 		{eng, m, "backend", "backend"},
@@ -107,85 +108,85 @@ func (p *predictor) worker(m, w mapping, role engine.Role) (*Role, int) {
 	} {
 		move(k.dst, k.src, k.from, k.to)
 	}
-	eng.put("worker_type", scalarAt(w.node, stringKind, role.String()))
-	backend := max(slices.Index(backendNames, textAt(m.node, "backend", "vllm")), 0)
+	eng.Put("worker_type", scalarAt(w.Node, document.String, role.String()))
+	backend := max(slices.Index(backendNames, textAt(m.Node, "backend", "vllm")), 0)
 	p.contextLength(m, eng, engine.Backend(backend))
 	estimate := p.cache(cache, out, eng, backend)
 	p.timing(m, w, par, eng, role)
-	out.put("engine", eng)
+	out.Put("engine", eng)
 
-	f := &faults{origin: p.f.origin}
-	r, _ := f.role(out)
-	p.f.list = append(p.f.list, f.list...)
+	f := &document.Faults{Origin: p.f.Origin}
+	r, _ := readRole(f, out)
+	p.f.List = append(p.f.List, f.List...)
 	if r == nil {
 		return nil, replicas
 	}
 	p.model(m, par, r, role, estimate, out, backend)
-	r.Hardware = textAt(m.node, "hardware", "")
+	r.Hardware = textAt(m.Node, "hardware", "")
 	r.relocate(p.dir)
 	return r, replicas
 }
 
 // move puts a value under its engine-argument name; false if it is not there.
-func move(dst *node, src mapping, from, to string) bool {
-	v := src.get(from)
+func move(dst *document.Node, src document.Mapping, from, to string) bool {
+	v := src.Get(from)
 	if v == nil {
 		return false
 	}
-	dst.put(to, v)
+	dst.Put(to, v)
 	return true
 }
 
 // scalarAt makes a value that no document wrote, at the place of its mapping.
-func scalarAt(at *node, k kind, text string) *node {
-	return &node{kind: k, text: text, line: at.line, path: at.path}
+func scalarAt(at *document.Node, k document.Kind, text string) *document.Node {
+	return &document.Node{Kind: k, Text: text, Line: at.Line, Path: at.Path}
 }
 
-func textAt(n *node, key, def string) string {
-	if v := n.get(key); v != nil {
-		return v.text
+func textAt(n *document.Node, key, def string) string {
+	if v := n.Get(key); v != nil {
+		return v.Text
 	}
 	return def
 }
 
-func (p *predictor) contextLength(m mapping, eng *node, backend engine.Backend) {
-	v := m.get("context_length")
-	if v == nil || v.kind == stringKind && v.text == "max" {
+func (p *predictor) contextLength(m document.Mapping, eng *document.Node, backend engine.Backend) {
+	v := m.Get("context_length")
+	if v == nil || v.Kind == document.String && v.Text == "max" {
 		return
 	}
-	if v.kind != intKind {
-		p.f.badType(v, "context_length must be max or a positive integer")
+	if v.Kind != document.Int {
+		p.f.Malformed(v, "context_length must be max or a positive integer")
 		return
 	}
-	m.rule(backend == engine.VLLM, "context_length", "a number is supported for backend vllm only: use max")
-	eng.put("max_model_len", v)
+	m.Require(backend == engine.VLLM, "context_length", "a number is supported for backend vllm only: use max")
+	eng.Put("max_model_len", v)
 }
 
 // cache lowers kv_cache; true if the number of blocks is to be estimated.
-func (p *predictor) cache(m mapping, out, eng *node, backend int) bool {
-	if v := m.get("host_offload"); v != nil {
-		p.f.broken(v, "host_offload is not supported: KV offload is not simulated")
+func (p *predictor) cache(m document.Mapping, out, eng *document.Node, backend int) bool {
+	if v := m.Get("host_offload"); v != nil {
+		p.f.Invalid(v, "host_offload is not supported: KV offload is not simulated")
 	}
-	if v := m.get("bytes_per_token"); v != nil && v.text != "auto" {
-		p.f.broken(v, "bytes_per_token must be auto")
+	if v := m.Get("bytes_per_token"); v != nil && v.Text != "auto" {
+		p.f.Invalid(v, "bytes_per_token must be auto")
 	}
-	c := m.sub("capacity", "a mapping", capacityKeys)
-	if c.enum("type", "default", "fixed").v == 1 {
+	c := m.Sub("capacity", "a mapping", capacityKeys)
+	if c.Enum("type", "default", "fixed").Value == 1 {
 		if !move(eng, c, "blocks", "num_gpu_blocks") {
-			c.missing("blocks")
+			c.Missing("blocks")
 		}
 		for _, key := range [...]string{"memory_fraction", "cuda_graph_reserved_bytes"} {
-			if v := c.get(key); v != nil {
-				p.f.badType(v, key+" belongs to capacity type default")
+			if v := c.Get(key); v != nil {
+				p.f.Malformed(v, key+" belongs to capacity type default")
 			}
 		}
 		return false
 	}
-	if v := c.get("blocks"); v != nil {
-		p.f.badType(v, "blocks belongs to capacity type fixed")
+	if v := c.Get("blocks"); v != nil {
+		p.f.Malformed(v, "blocks belongs to capacity type fixed")
 	}
-	if v := c.float("memory_fraction", notNull); v.set {
-		c.rule(v.v > 0 && v.v <= 1, "memory_fraction", "memory_fraction must be in (0, 1]")
+	if v := c.Float("memory_fraction", document.NotNull); v.Set {
+		c.Require(v.Value > 0 && v.Value <= 1, "memory_fraction", "memory_fraction must be in (0, 1]")
 	}
 	move(out, c, "memory_fraction", fractionKeys[backend])
 	move(out, c, "cuda_graph_reserved_bytes", "cuda_graph_reserved_bytes")
@@ -193,34 +194,34 @@ func (p *predictor) cache(m mapping, out, eng *node, backend int) bool {
 }
 
 // timing lowers a role's timing to a timing_model.
-func (p *predictor) timing(m, w, par mapping, eng *node, role engine.Role) {
-	t := w.sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model"})
-	if v := t.string("forward_model", notNull); v.set && v.v != "op_level" {
-		t.rule(false, "forward_model", "only op_level is supported, got `"+v.v+"`")
+func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role engine.Role) {
+	t := w.Sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model"})
+	if v := t.String("forward_model", document.NotNull); v.Set && v.Value != "op_level" {
+		t.Require(false, "forward_model", "only op_level is supported, got `"+v.Value+"`")
 	}
-	kind := t.enum("type", "default", "fixed", "polynomial").v
+	kind := t.Enum("type", "default", "fixed", "polynomial").Value
 	if kind != 1 {
 		for _, key := range [...]string{"prefill_ms", "decode_ms"} {
-			if v := t.get(key); v != nil {
-				p.f.badType(v, key+" belongs to timing type fixed")
+			if v := t.Get(key); v != nil {
+				p.f.Malformed(v, key+" belongs to timing type fixed")
 			}
 		}
 	}
 	switch kind {
 	case 0:
-		eng.put("timing_model", external(w.node, "ais", p.performance(m, w, par, role)))
+		eng.Put("timing_model", external(w.Node, "ais", p.performance(m, w, par, role)))
 	case 1:
-		model := emptyMap(t.line, t.path)
+		model := document.EmptyMap(t.Line, t.Path)
 		for _, key := range [...]string{"type", "prefill_ms", "decode_ms"} {
 			move(model, t, key, key)
 		}
-		eng.put("timing_model", model)
+		eng.Put("timing_model", model)
 	}
 }
 
 // performance gathers the configuration of the performance model of a role.
-func (p *predictor) performance(m, w, par mapping, role engine.Role) *node {
-	c := emptyMap(w.line, w.path)
+func (p *predictor) performance(m, w, par document.Mapping, role engine.Role) *document.Node {
+	c := document.EmptyMap(w.Line, w.Path)
 	for _, k := range [...][2]string{{"model", "model"}, {"hardware", "system"}, {"backend", "backend"},
 		{"backend_version", "backend_version"}, {"systems_path", "systems_path"}} {
 		move(c, m, k[0], k[1])
@@ -228,10 +229,10 @@ func (p *predictor) performance(m, w, par mapping, role engine.Role) *node {
 	for _, k := range [...][2]string{{"tensor", "tp"}, {"attention_data", "attention_dp"}, {"context", "cp_size"}} {
 		move(c, par, k[0], k[1])
 	}
-	if par.get("moe_tensor") != nil || par.get("moe_expert") != nil {
+	if par.Get("moe_tensor") != nil || par.Get("moe_expert") != nil {
 		for _, k := range [...][2]string{{"moe_tensor", "moe_tp_size"}, {"moe_expert", "moe_ep_size"}} {
 			if !move(c, par, k[0], k[1]) {
-				c.put(k[1], scalarAt(par.node, intKind, "1"))
+				c.Put(k[1], scalarAt(par.Node, document.Int, "1"))
 			}
 		}
 	}
@@ -240,19 +241,19 @@ func (p *predictor) performance(m, w, par mapping, role engine.Role) *node {
 
 // model asks for the capacity of a role whose timing is not measured, and keeps the
 // model of the role that prefills for the router and for kv_transfer.
-func (p *predictor) model(m, par mapping, r *Role, role engine.Role, estimate bool, out *node, backend int) {
+func (p *predictor) model(m, par document.Mapping, r *Role, role engine.Role, estimate bool, out *document.Node, backend int) {
 	q := r.request()
 	if q.Model == "" {
-		doc := p.f.aicConfig(p.performance(m, mapping{out, p.f}, par, role), out)
-		if !p.f.ok() {
+		doc := readAICConfig(p.f, p.performance(m, document.Mapping{Node: out, Faults: p.f}, par, role), out)
+		if !p.f.OK() {
 			return
 		}
 		q, r.named = doc.complete(r), doc.names()
 	}
 	if estimate && r.Capacity == nil {
 		fraction := defaultFraction[backend]
-		if v := out.get(fractionKeys[backend]); v != nil {
-			fraction = v.float()
+		if v := out.Get(fractionKeys[backend]); v != nil {
+			fraction = v.Number()
 		}
 		reserved, _ := strconv.ParseUint(textAt(out, "cuda_graph_reserved_bytes", "0"), 10, 64)
 		r.Rank.Blocks = 0
@@ -265,45 +266,45 @@ func (p *predictor) model(m, par mapping, r *Role, role engine.Role, estimate bo
 }
 
 // router reads the router section (spec sweeps-and-schema 2.4).
-func (p *predictor) router(n *node) {
-	d := &routerDoc{origin: p.f.origin, at: n}
+func (p *predictor) router(n *document.Node) {
+	d := &routerDoc{origin: p.f.Origin, at: n}
 	if n != nil {
-		m := p.f.mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
-		d.kv = m.enum("policy", routerModes...).v == 1
-		model := m.sub("prefill_load_model", "a mapping", []string{"type"}).enum("type", "none", "ais", "aic")
+		m := p.f.Mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
+		d.kv = m.Enum("policy", routerModes...).Value == 1
+		model := m.Sub("prefill_load_model", "a mapping", []string{"type"}).Enum("type", "none", "ais", "aic")
 		config := map[string]any{}
 		for _, k := range [...][2]string{{"overlap_score_credit", "overlap_score_credit"}, {"prefill_load_scale", "prefill_load_scale"}, {"temperature", "router_temperature"}} {
-			v := m.float(k[0], notNull)
-			m.rule(finite(v.v, 0), k[0], k[0]+" must be finite and non-negative")
-			m.rule(!v.set || d.kv, k[0], k[0]+" belongs to policy kv_router")
-			if v.set {
-				config[k[1]] = v.v
+			v := m.Float(k[0], document.NotNull)
+			m.Require(document.FiniteFrom(v.Value, 0), k[0], k[0]+" must be finite and non-negative")
+			m.Require(!v.Set || d.kv, k[0], k[0]+" belongs to policy kv_router")
+			if v.Set {
+				config[k[1]] = v.Value
 			}
 		}
-		m.rule(model.v == 0 || d.kv, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
-		if model.v != 0 {
+		m.Require(model.Value == 0 || d.kv, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
+		if model.Value != 0 {
 			config["router_prefill_load_model"], d.estimator = "ais", &p.estimated
 		}
-		if !p.f.ok() {
+		if !p.f.OK() {
 			return
 		}
 		d.config, _ = json.Marshal(config)
 	}
 	r, err := d.complete("", p.files)
 	if err != nil {
-		p.f.list = append(p.f.list, asFaults(err)...)
+		p.f.List = append(p.f.List, asFaults(err)...)
 		return
 	}
 	p.run.Router = r
 }
 
 // asFaults splits an error of a part into faults.
-func asFaults(err error) []*Fault {
-	var out []*Fault
+func asFaults(err error) []*document.Fault {
+	var out []*document.Fault
 	for _, e := range unjoin(err) {
-		f, ok := e.(*Fault)
+		f, ok := e.(*document.Fault)
 		if !ok {
-			f = &Fault{Msg: e.Error()}
+			f = &document.Fault{Msg: e.Error()}
 		}
 		out = append(out, f)
 	}
@@ -326,7 +327,7 @@ var predictPlannerKeys = [][2]string{{"target", "optimization_target"}, {"max_nu
 	{"kalman_min_points", "kalman_min_points"}}
 
 // planner reads the planner section.
-func (p *predictor) planner(n *node) {
+func (p *predictor) planner(n *document.Node) {
 	if n == nil {
 		return
 	}
@@ -334,69 +335,69 @@ func (p *predictor) planner(n *node) {
 	for _, k := range predictPlannerKeys {
 		keys = append(keys, k[0])
 	}
-	m := p.f.mapping(n, "a mapping", keys)
-	enabled := m.enum("policy", "disabled", "enabled").v == 1
+	m := p.f.Mapping(n, "a mapping", keys)
+	enabled := m.Enum("policy", "disabled", "enabled").Value == 1
 	target := textAt(n, "target", "throughput")
-	if m.bool("enable_throughput_scaling").v {
-		m.rule(target == "sla" && p.run.SLA.TTFTMs > 0 && p.run.SLA.ITLMs > 0, "enable_throughput_scaling",
+	if m.Bool("enable_throughput_scaling").Value {
+		m.Require(target == "sla" && p.run.SLA.TTFTMs > 0 && p.run.SLA.ITLMs > 0, "enable_throughput_scaling",
 			"throughput scaling needs target sla and evaluation.sla.ttft_ms and itl_ms")
 	}
-	if !enabled || !p.f.ok() {
+	if !enabled || !p.f.OK() {
 		return
 	}
 	doc, origin := p.plannerDocument(m, target)
-	cfg, notices, err := planner.Document{Root: doc.plain().(map[string]any), At: func(path string) string { return origin(path) }}.Config()
+	cfg, notices, err := planner.Document{Root: doc.Plain().(map[string]any), At: func(path string) string { return origin(path) }}.Config()
 	if err != nil {
-		p.f.list = append(p.f.list, &Fault{Msg: err.Error()})
+		p.f.List = append(p.f.List, &document.Fault{Msg: err.Error()})
 		return
 	}
 	p.run.Planner = &Planner{Config: cfg, Notices: notices, Granularity: defaultGranularity}
 	if why := p.run.Planner.check(p.disaggregated, p.run.Workload); why != "" {
-		p.f.broken(n, why)
+		p.f.Invalid(n, why)
 	}
 }
 
 // plannerDocument is the Planner's own configuration, and a function from its paths
 // to the user's.
-func (p *predictor) plannerDocument(m mapping, target string) (*node, func(string) string) {
-	doc := emptyMap(m.line, "")
+func (p *predictor) plannerDocument(m document.Mapping, target string) (*document.Node, func(string) string) {
+	doc := document.EmptyMap(m.Line, "")
 	names := map[string]string{}
 	for _, k := range predictPlannerKeys {
 		if move(doc, m, k[0], k[1]) {
 			names[k[1]] = k[0]
 		}
 	}
-	set := func(key string, k kind, text string) { doc.put(key, scalarAt(m.node, k, text)) }
+	set := func(key string, k document.Kind, text string) { doc.Put(key, scalarAt(m.Node, k, text)) }
 	mode := "agg"
 	if p.disaggregated {
 		mode = "disagg"
-		set("prefill_engine_num_gpu", intKind, strconv.Itoa(p.run.Prefill.GPUs()))
+		set("prefill_engine_num_gpu", document.Int, strconv.Itoa(p.run.Prefill.GPUs()))
 	}
-	set("mode", stringKind, mode)
-	set("decode_engine_num_gpu", intKind, strconv.Itoa(p.run.Decode.GPUs()))
-	set("report_interval_hours", nullKind, "")
-	set("live_dashboard_port", intKind, "0")
+	set("mode", document.String, mode)
+	set("decode_engine_num_gpu", document.Int, strconv.Itoa(p.run.Decode.GPUs()))
+	set("report_interval_hours", document.Null, "")
+	set("live_dashboard_port", document.Int, "0")
 	switch target {
 	case "load":
 		if p.disaggregated {
-			set("prefill_scale_up_queue_tokens", intKind, "1")
-			set("prefill_scale_down_queue_tokens", intKind, "0")
+			set("prefill_scale_up_queue_tokens", document.Int, "1")
+			set("prefill_scale_down_queue_tokens", document.Int, "0")
 		}
-		set("decode_scale_up_kv_rate", intKind, "90")
-		set("decode_scale_down_kv_rate", intKind, "70")
+		set("decode_scale_up_kv_rate", document.Int, "90")
+		set("decode_scale_down_kv_rate", document.Int, "70")
 	case "sla":
 		for key, v := range map[string]float64{"ttft_ms": p.run.SLA.TTFTMs, "itl_ms": p.run.SLA.ITLMs} {
 			if v > 0 {
-				doc.put(key, floatNode(v))
+				doc.Put(key, document.FloatNode(v))
 			}
 		}
 	}
 	return doc, func(path string) string {
 		name := orText(names[path], path)
-		at := p.f.origin
-		if v := m.get(name); v != nil && v.line > 0 {
-			at += ":" + strconv.Itoa(v.line)
+		at := p.f.Origin
+		if v := m.Get(name); v != nil && v.Line > 0 {
+			at += ":" + strconv.Itoa(v.Line)
 		}
-		return at + ": " + join(m.path, name)
+		return at + ": " + document.JoinPath(m.Path, name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
@@ -53,7 +54,7 @@ type SearchBranch struct {
 	Mode string // aggregated or disaggregated
 	Size int64
 
-	base  *node
+	base  *document.Node
 	space []decision
 }
 
@@ -108,7 +109,7 @@ func ReadRecommend(path string, o RecommendOptions, files *Files) (*Recommend, e
 // CheckStack refuses a --stack that does not exist.
 func CheckStack(name string) error {
 	if !slices.Contains(stacks, name) {
-		return &Fault{Origin: "--stack", Msg: "unknown variant `" + name + "`, expected " + oneOf(stacks)}
+		return &document.Fault{Origin: "--stack", Msg: "unknown variant `" + name + "`, expected " + document.OneOf(stacks)}
 	}
 	return nil
 }
@@ -116,14 +117,14 @@ func CheckStack(name string) error {
 // ParseRecommend is ReadRecommend on a text; origin names it in messages, dir is the
 // folder that paths start from.
 func ParseRecommend(origin, dir string, text []byte, o RecommendOptions, files *Files) (*Recommend, error) {
-	root, err := parseYAML(origin, text)
+	root, err := document.ParseYAML(origin, text)
 	if err != nil {
 		return nil, err
 	}
-	if root == nil || root.kind != mapKind {
-		return nil, &Fault{Origin: origin, Line: 1, Msg: "the document must be a mapping"}
+	if root == nil || root.Kind != document.Map {
+		return nil, &document.Fault{Origin: origin, Line: 1, Msg: "the document must be a mapping"}
 	}
-	r := &recommender{f: &faults{origin: origin}, o: o,
+	r := &recommender{f: &document.Faults{Origin: origin}, o: o,
 		out: &Recommend{origin: origin, dir: dir, stack: o.Stack, files: files, resolve: o.Resolve}}
 	for _, assignment := range o.Set {
 		if err := applySet(root, assignment, true); err != nil {
@@ -131,12 +132,12 @@ func ParseRecommend(origin, dir string, text []byte, o RecommendOptions, files *
 		}
 	}
 	if isSweeper(root) {
-		if root = r.sweeper(root); !r.f.ok() {
-			return nil, r.f.err()
+		if root = r.sweeper(root); !r.f.OK() {
+			return nil, r.f.Err()
 		}
 	}
 	r.read(root)
-	if err := r.f.err(); err != nil {
+	if err := r.f.Err(); err != nil {
 		return nil, err
 	}
 	return r.out, r.out.try()
@@ -144,13 +145,13 @@ func ParseRecommend(origin, dir string, text []byte, o RecommendOptions, files *
 
 // recommender reads one file.
 type recommender struct {
-	f          *faults
+	f          *document.Faults
 	o          RecommendOptions
 	out        *Recommend
-	hardware   *node       // optimization.hardware
-	continuous []string    // ranges without a step
-	chosen     map[int]int // [throughput interval, s], the best predictor
-	root       *node
+	hardware   *document.Node // optimization.hardware
+	continuous []string       // ranges without a step
+	chosen     map[int]int    // [throughput interval, s], the best predictor
+	root       *document.Node
 }
 
 func (r *recommender) notice(format string, args ...any) {
@@ -160,91 +161,91 @@ func (r *recommender) notice(format string, args ...any) {
 	}
 }
 
-func (r *recommender) read(root *node) {
+func (r *recommender) read(root *document.Node) {
 	r.root = root
-	r.out.digest = fmt.Sprintf("%x", sha256.Sum256(root.json()))
-	m := r.f.mapping(root, "a mapping", recommendKeys)
+	r.out.digest = fmt.Sprintf("%x", sha256.Sum256(root.JSON()))
+	m := r.f.Mapping(root, "a mapping", recommendKeys)
 	for _, key := range [...]string{"engine", "optimization"} {
-		if m.get(key) == nil {
-			m.missing(key)
+		if m.Get(key) == nil {
+			m.Missing(key)
 		}
 	}
 	for _, key := range [...]string{"router", "planner"} {
-		if v := m.get(key); v != nil && r.o.Stack != "dynamo" {
-			r.f.badType(v, key+" is a section of the dynamo stack: use --stack dynamo")
+		if v := m.Get(key); v != nil && r.o.Stack != "dynamo" {
+			r.f.Malformed(v, key+" is a section of the dynamo stack: use --stack dynamo")
 		}
 	}
 	p := &predictor{f: r.f}
 	r.out.SLA = p.evaluation(m)
-	r.optimization(m.sub("optimization", "a mapping", optimizationKeys))
-	r.optimizer(m.sub("optimizer", "a mapping", optimizerKeys))
-	r.out.Cost = r.f.cost(m.get("cost"))
+	r.optimization(m.Sub("optimization", "a mapping", optimizationKeys))
+	r.optimizer(m.Sub("optimizer", "a mapping", optimizerKeys))
+	r.out.Cost = readCost(r.f, m.Get("cost"))
 	r.rules(m)
-	if m.get("engine") == nil || !r.f.ok() {
+	if m.Get("engine") == nil || !r.f.OK() {
 		return
 	}
 	r.branches(m)
-	if len(r.continuous) > 0 && r.out.Optimizer.Algorithm != "random" && r.f.ok() {
+	if len(r.continuous) > 0 && r.out.Optimizer.Algorithm != "random" && r.f.OK() {
 		for _, path := range r.continuous {
-			r.f.list = append(r.f.list, &Fault{Origin: r.f.origin, Path: path,
+			r.f.List = append(r.f.List, &document.Fault{Origin: r.f.Origin, Path: path,
 				Msg: "a continuous range has no grid: give a step, or use optimizer.algorithm random"})
 		}
 	}
 }
 
-func (r *recommender) optimization(m mapping) {
+func (r *recommender) optimization(m document.Mapping) {
 	g := &r.out.Goal
-	g.Target = targetNames[m.enum("target", targetNames...).v]
-	r.hardware = m.get("hardware")
-	c := m.sub("constraints", "a mapping", constraintKeys)
-	least, most := c.uint("min_candidate_gpus", 32, orNull), c.uint("max_candidate_gpus", 32, notNull)
-	g.MinGPUs, g.MaxGPUs = least.int(0), most.int(defaultMaxGPUs)
-	c.rule(g.MaxGPUs > 0, "max_candidate_gpus", "max_candidate_gpus must be positive")
-	c.rule(g.MaxGPUs <= maxSearchGPUs, "max_candidate_gpus", fmt.Sprintf("max_candidate_gpus must be at most %d, got %d", maxSearchGPUs, g.MaxGPUs))
-	c.rule(g.MinGPUs <= g.MaxGPUs, "min_candidate_gpus", "min_candidate_gpus must not exceed max_candidate_gpus")
-	goodput := c.float("min_goodput_rps", orNull)
-	g.MinGoodputRPS = goodput.v
-	c.rule(!goodput.set || finite(goodput.v, 0) && goodput.v > 0, "min_goodput_rps", "min_goodput_rps must be finite and positive")
-	g.StrictSLA = m.bool("strict_sla").v
+	g.Target = targetNames[m.Enum("target", targetNames...).Value]
+	r.hardware = m.Get("hardware")
+	c := m.Sub("constraints", "a mapping", constraintKeys)
+	least, most := c.Uint("min_candidate_gpus", 32, document.OrNull), c.Uint("max_candidate_gpus", 32, document.NotNull)
+	g.MinGPUs, g.MaxGPUs = least.Int(0), most.Int(defaultMaxGPUs)
+	c.Require(g.MaxGPUs > 0, "max_candidate_gpus", "max_candidate_gpus must be positive")
+	c.Require(g.MaxGPUs <= maxSearchGPUs, "max_candidate_gpus", fmt.Sprintf("max_candidate_gpus must be at most %d, got %d", maxSearchGPUs, g.MaxGPUs))
+	c.Require(g.MinGPUs <= g.MaxGPUs, "min_candidate_gpus", "min_candidate_gpus must not exceed max_candidate_gpus")
+	goodput := c.Float("min_goodput_rps", document.OrNull)
+	g.MinGoodputRPS = goodput.Value
+	c.Require(!goodput.Set || document.FiniteFrom(goodput.Value, 0) && goodput.Value > 0, "min_goodput_rps", "min_goodput_rps must be finite and positive")
+	g.StrictSLA = m.Bool("strict_sla").Value
 }
 
-func (r *recommender) optimizer(m mapping) {
+func (r *recommender) optimizer(m document.Mapping) {
 	o := &r.out.Optimizer
-	algorithm := m.enum("algorithm", algorithmNames...)
-	o.Algorithm = algorithmNames[algorithm.or(1)]
+	algorithm := m.Enum("algorithm", algorithmNames...)
+	o.Algorithm = algorithmNames[algorithm.Or(1)]
 	switch {
-	case !algorithm.set:
+	case !algorithm.Set:
 		r.notice("optimizer.algorithm is not given: random search, seeded and without replacement")
 	case o.Algorithm == "bayesian":
 		o.Algorithm = "random"
 		r.notice("optimizer.algorithm bayesian is treated as random: seeded, without replacement")
 	}
-	trials := m.uint("max_trials", 31, notNull)
-	o.MaxTrials, o.TrialsGiven = trials.int(defaultMaxTrials), trials.set
-	m.positive(trials, "max_trials")
-	parallel := m.uint("parallelism", 16, notNull)
-	o.Parallelism = parallel.int(defaultParallelism)
-	m.positive(parallel, "parallelism")
-	o.TimeoutS = m.float("candidate_timeout_seconds", notNull).or(defaultTimeoutS)
-	m.rule(finite(o.TimeoutS, 0) && o.TimeoutS > 0 && o.TimeoutS < 1e9, "candidate_timeout_seconds", "candidate_timeout_seconds must be positive and below 1e9")
-	o.Seed = m.u64("seed", notNull).or(defaultSearchSeed)
-	limit := m.u64("max_candidate_requests", notNull)
-	o.MaxRequests = int64(limit.int(defaultMaxRequests))
-	m.positive(limit, "max_candidate_requests")
+	trials := m.Uint("max_trials", 31, document.NotNull)
+	o.MaxTrials, o.TrialsGiven = trials.Int(defaultMaxTrials), trials.Set
+	m.RequirePositive(trials, "max_trials")
+	parallel := m.Uint("parallelism", 16, document.NotNull)
+	o.Parallelism = parallel.Int(defaultParallelism)
+	m.RequirePositive(parallel, "parallelism")
+	o.TimeoutS = m.Float("candidate_timeout_seconds", document.NotNull).Or(defaultTimeoutS)
+	m.Require(document.FiniteFrom(o.TimeoutS, 0) && o.TimeoutS > 0 && o.TimeoutS < 1e9, "candidate_timeout_seconds", "candidate_timeout_seconds must be positive and below 1e9")
+	o.Seed = m.Uint64("seed", document.NotNull).Or(defaultSearchSeed)
+	limit := m.Uint64("max_candidate_requests", document.NotNull)
+	o.MaxRequests = int64(limit.Int(defaultMaxRequests))
+	m.RequirePositive(limit, "max_candidate_requests")
 }
 
 // rules are the relations between the sections.
-func (r *recommender) rules(m mapping) {
+func (r *recommender) rules(m document.Mapping) {
 	g := &r.out.Goal
-	goal := mapping{m.get("optimization"), r.f}
-	if goal.node == nil {
+	goal := document.Mapping{Node: m.Get("optimization"), Faults: r.f}
+	if goal.Node == nil {
 		return
 	}
 	least := g.Target == "min_gpus" || g.Target == "min_cost"
 	needs := least || strings.HasPrefix(g.Target, "goodput") || g.MinGoodputRPS > 0 || g.StrictSLA
-	goal.rule(!needs || r.out.SLA.Set(), "target", "needs evaluation.sla: ttft_ms, itl_ms or e2e_ms")
-	goal.rule(!least || g.MinGoodputRPS > 0, "target", g.Target+" needs optimization.constraints.min_goodput_rps")
-	goal.rule(g.Target != "min_cost" || r.out.Cost.Asked(), "target", "min_cost needs cost.usd_per_gpu_hour")
+	goal.Require(!needs || r.out.SLA.Set(), "target", "needs evaluation.sla: ttft_ms, itl_ms or e2e_ms")
+	goal.Require(!least || g.MinGoodputRPS > 0, "target", g.Target+" needs optimization.constraints.min_goodput_rps")
+	goal.Require(g.Target != "min_cost" || r.out.Cost.Asked(), "target", "min_cost needs cost.usd_per_gpu_hour")
 }
 
 // Digest identifies the document as read, overrides included.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 )
 
@@ -133,16 +134,16 @@ func TestDomains(t *testing.T) {
 		{"{range: {min: 0.5, max: 8.0, scale: log}}", floatRange, "0.5 8.0"},
 		{"{range: {min: 3, max: 3}}", decimalRange, "3"},
 	} {
-		n, err := parseYAML("d", []byte("v: "+c.domain))
+		n, err := document.ParseYAML("d", []byte("v: "+c.domain))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &recommender{f: &faults{}, out: &Recommend{}}
+		r := &recommender{f: &document.Faults{}, out: &Recommend{}}
 		var got []string
-		for _, v := range r.domain(n.get("v"), c.style) {
-			got = append(got, v.text)
+		for _, v := range r.domain(n.Get("v"), c.style) {
+			got = append(got, v.Text)
 		}
-		if err := r.f.err(); err != nil || strings.Join(got, " ") != c.want {
+		if err := r.f.Err(); err != nil || strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v (%v), want %s", c.domain, got, err, c.want)
 		}
 	}
@@ -168,7 +169,7 @@ func TestRecommendRefusals(t *testing.T) {
 		{"no optimization", minimal(t), "missing field `optimization`"},
 	} {
 		_, err := recommend(t, c.text, "engine")
-		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInput) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, document.ErrInput) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 )
 
@@ -22,45 +23,45 @@ var routerKnobs = []struct {
 }
 
 // router decides the placement. An absent section is no search: round_robin.
-func (r *recommender) router(n *node) []decision {
+func (r *recommender) router(n *document.Node) []decision {
 	if n == nil {
 		return nil
 	}
-	m := r.f.mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
-	for _, v := range m.items {
-		if v.kind == nullKind {
-			r.f.badType(v, "null is not allowed: leave the key out")
+	m := r.f.Mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
+	for _, v := range m.Items {
+		if v.Kind == document.Null {
+			r.f.Malformed(v, "null is not allowed: leave the key out")
 		}
 	}
 	var d decision
 	kv := false
-	for _, policy := range r.domain(m.get("policy"), decimalRange, routerModes...) {
-		at := emptyMap(n.line, "router").with("policy", policy.placed("router.policy"))
+	for _, policy := range r.domain(m.Get("policy"), decimalRange, routerModes...) {
+		at := document.EmptyMap(n.Line, "router").With("policy", policy.At("router.policy"))
 		o := option{set: []assign{{path: "router", v: at}}}
-		if policy.text == "kv_router" {
+		if policy.Text == "kv_router" {
 			kv = true
 			o.then = r.kvKnobs(m)
 		}
 		d.options = append(d.options, o)
 	}
-	for _, key := range m.keys {
+	for _, key := range m.Keys {
 		if !kv && key != "policy" {
-			r.f.badType(m.get(key), key+" belongs to policy kv_router")
+			r.f.Malformed(m.Get(key), key+" belongs to policy kv_router")
 		}
 	}
 	return []decision{d}
 }
 
-func (r *recommender) kvKnobs(m mapping) []decision {
-	model := m.sub("prefill_load_model", "a mapping", []string{"type"})
+func (r *recommender) kvKnobs(m document.Mapping) []decision {
+	model := m.Sub("prefill_load_model", "a mapping", []string{"type"})
 	models := []string{"none", "ais"}
-	if model.get("type") == nil && !r.priced() {
+	if model.Get("type") == nil && !r.priced() {
 		r.notice("router.prefill_load_model ais is left out: no hardware table knows the model")
 		models = models[:1]
 	}
-	out := []decision{values("router.prefill_load_model.type", r.domain(model.get("type"), decimalRange, models...))}
+	out := []decision{values("router.prefill_load_model.type", r.domain(model.Get("type"), decimalRange, models...))}
 	for _, k := range routerKnobs {
-		out = append(out, values("router."+k.key, r.domain(m.get(k.key), decimalRange, k.def...)))
+		out = append(out, values("router."+k.key, r.domain(m.Get(k.key), decimalRange, k.def...)))
 	}
 	return out
 }
@@ -71,29 +72,29 @@ func (r *recommender) priced() bool {
 	if r.o.Experts == nil {
 		return true
 	}
-	e := mapping{r.root.get("engine"), &faults{}}
+	e := document.Mapping{Node: r.root.Get("engine"), Faults: &document.Faults{}}
 	backend, system := "vllm", ""
-	if v := e.get("backend"); v != nil {
-		backend = v.first()
+	if v := e.Get("backend"); v != nil {
+		backend = firstText(v)
 	}
-	if v := e.get("hardware"); v != nil && v.text != "auto" {
-		system = v.first()
+	if v := e.Get("hardware"); v != nil && v.Text != "auto" {
+		system = firstText(v)
 	} else {
-		system = r.hardware.first()
+		system = firstText(r.hardware)
 	}
 	_, err := r.o.Experts(shape{replicas: 1, tensor: 1, attentionData: 1}.request(e, "aggregated", backend, system))
 	return err == nil
 }
 
-// first is the first value of a domain as text, "" if there is none.
-func (n *node) first() string {
-	if c := n.get("choices"); c != nil && len(c.items) > 0 {
-		n = c.items[0]
+// firstText is the first value of a domain as text, "" if there is none.
+func firstText(n *document.Node) string {
+	if c := n.Get("choices"); c != nil && len(c.Items) > 0 {
+		n = c.Items[0]
 	}
 	if n == nil {
 		return ""
 	}
-	return n.text
+	return n.Text
 }
 
 // preset is a named set of values of the Planner section.
@@ -149,14 +150,14 @@ func (g *presetGroup) set(values []string) []assign {
 	for i, text := range values {
 		if text != "" {
 			path := "planner." + g.keys[i]
-			out = append(out, assign{path: path, v: literal(text).placed(path)})
+			out = append(out, assign{path: path, v: literal(text).At(path)})
 		}
 	}
 	return out
 }
 
 // planner decides the Planner. An absent section is no search: disabled.
-func (r *recommender) planner(n *node) []decision {
+func (r *recommender) planner(n *document.Node) []decision {
 	if n == nil {
 		return nil
 	}
@@ -167,23 +168,23 @@ func (r *recommender) planner(n *node) []decision {
 	for _, k := range predictPlannerKeys {
 		keys = append(keys, k[0])
 	}
-	m := r.f.mapping(n, "a mapping", keys)
-	base := emptyMap(n.line, "planner")
+	m := r.f.Mapping(n, "a mapping", keys)
+	base := document.EmptyMap(n.Line, "planner")
 	var free []decision
-	for i, key := range m.keys {
-		v := m.items[i]
+	for i, key := range m.Keys {
+		v := m.Items[i]
 		switch {
-		case isGroup(key) && v.kind == mapKind && !v.isDomain():
-		case v.isDomain():
+		case isGroup(key) && v.Kind == document.Map && !isDomain(v):
+		case isDomain(v):
 			free = append(free, values("planner."+key, r.domain(v, floatRange)))
 		default:
-			base.put(key, v)
+			base.Put(key, v)
 		}
 	}
-	if base.get("target") == nil {
-		base.put("target", &node{kind: stringKind, text: r.plannerTarget(), line: n.line, path: "planner.target"})
+	if base.Get("target") == nil {
+		base.Put("target", &document.Node{Kind: document.String, Text: r.plannerTarget(), Line: n.Line, Path: "planner.target"})
 	}
-	if m.get("policy") != nil { // a section as predict takes it
+	if m.Get("policy") != nil { // a section as predict takes it
 		return append([]decision{one(assign{"planner", base, true})}, append(r.groups(m, presetGroups, false), free...)...)
 	}
 	policies := r.policies(m)
@@ -191,13 +192,13 @@ func (r *recommender) planner(n *node) []decision {
 	var d decision
 	for _, o := range policies {
 		if isDisabled(o) {
-			off := emptyMap(n.line, "planner").with("policy", literal("disabled").placed("planner.policy"))
+			off := document.EmptyMap(n.Line, "planner").With("policy", literal("disabled").At("planner.policy"))
 			if !slices.ContainsFunc(d.options, isDisabled) {
 				d.options = append(d.options, option{set: []assign{{path: "planner", v: off}}})
 			}
 			continue
 		}
-		on := base.with("policy", literal("enabled").placed("planner.policy"))
+		on := base.With("policy", literal("enabled").At("planner.policy"))
 		predictors := r.predictorsFor(m, o)
 		o.set = append([]assign{{"planner", on, true}}, o.set...)
 		o.then = append(slices.Clone(groups), predictors...)
@@ -225,11 +226,11 @@ func (r *recommender) plannerTarget() string {
 func (o *option) value(key string) string {
 	for _, a := range o.set {
 		if a.path == "planner."+key {
-			return a.v.text
+			return a.v.Text
 		}
 		if a.path == "planner" {
-			if v := a.v.get(key); v != nil {
-				return v.text
+			if v := a.v.Get(key); v != nil {
+				return v.Text
 			}
 		}
 	}
@@ -243,10 +244,10 @@ func isDisabled(o option) bool {
 
 // policies lists the scaling policies. Those with throughput scaling need target sla
 // and both bounds: without, they are dropped, or refused if the user listed them.
-func (r *recommender) policies(m mapping) []option {
+func (r *recommender) policies(m document.Mapping) []option {
 	g := presetGroups[0]
 	options, listed := r.group(m, &g)
-	target := textAt(m.node, "target", r.plannerTarget())
+	target := textAt(m.Node, "target", r.plannerTarget())
 	if target == "sla" && r.out.SLA.TTFTMs > 0 && r.out.SLA.ITLMs > 0 {
 		return options
 	}
@@ -256,7 +257,7 @@ func (r *recommender) policies(m mapping) []option {
 		case o.value("enable_throughput_scaling") != "true":
 			out = append(out, o)
 		case listed:
-			r.f.brokenAt(m.node, g.name, "throughput scaling needs target sla, and evaluation.sla.ttft_ms and itl_ms")
+			r.f.InvalidAt(m.Node, g.name, "throughput scaling needs target sla, and evaluation.sla.ttft_ms and itl_ms")
 			return nil
 		}
 	}
@@ -265,11 +266,11 @@ func (r *recommender) policies(m mapping) []option {
 
 // groups are the decisions of some groups; all says that an absent one is its
 // default presets.
-func (r *recommender) groups(m mapping, groups []presetGroup, all bool) []decision {
+func (r *recommender) groups(m document.Mapping, groups []presetGroup, all bool) []decision {
 	var out []decision
 	for i := range groups {
-		v := m.get(groups[i].name)
-		if v == nil && !all || v != nil && v.kind != mapKind {
+		v := m.Get(groups[i].name)
+		if v == nil && !all || v != nil && v.Kind != document.Map {
 			continue
 		}
 		options, _ := r.group(m, &groups[i])
@@ -279,38 +280,38 @@ func (r *recommender) groups(m mapping, groups []presetGroup, all bool) []decisi
 }
 
 // group lists the options of one group; listed says that the user named them.
-func (r *recommender) group(m mapping, g *presetGroup) (options []option, listed bool) {
+func (r *recommender) group(m document.Mapping, g *presetGroup) (options []option, listed bool) {
 	names := []string{"preset"}
 	for _, key := range g.keys {
 		names = append(names, knobName(g.name, key))
 	}
-	at := m.sub(g.name, "a mapping", names)
-	p := at.get("preset")
-	knobs := len(at.keys) > 0 && p == nil || p != nil && (p.kind == boolKind && p.text == "false" || p.empty()) || m.get(g.name).empty()
+	at := m.Sub(g.name, "a mapping", names)
+	p := at.Get("preset")
+	knobs := len(at.Keys) > 0 && p == nil || p != nil && (p.Kind == document.Bool && p.Text == "false" || p.Empty()) || m.Get(g.name).Empty()
 	switch {
 	case knobs:
 		return r.knobs(at, g), false
-	case p == nil || p.kind == stringKind && p.text == "default":
+	case p == nil || p.Kind == document.String && p.Text == "default":
 		for _, s := range g.presets {
 			options = append(options, option{set: g.set(s.values)})
 		}
 		return options, false
-	case p.kind != listKind || len(p.items) == 0:
-		r.f.badType(p, "preset is default, false, or a non-empty list of names or complete mappings")
+	case p.Kind != document.List || len(p.Items) == 0:
+		r.f.Malformed(p, "preset is default, false, or a non-empty list of names or complete mappings")
 		return nil, true
 	}
-	for _, v := range p.items {
-		if v.kind == mapKind {
+	for _, v := range p.Items {
+		if v.Kind == document.Map {
 			options = append(options, option{set: r.complete(v, g)})
 			continue
 		}
-		i := slices.IndexFunc(g.presets, func(s preset) bool { return s.name == v.text })
+		i := slices.IndexFunc(g.presets, func(s preset) bool { return s.name == v.Text })
 		if i < 0 {
 			var known []string
 			for _, s := range g.presets {
 				known = append(known, s.name)
 			}
-			r.f.badType(v, "unknown preset `"+v.textOf()+"`, expected "+oneOf(known))
+			r.f.Malformed(v, "unknown preset `"+v.String()+"`, expected "+document.OneOf(known))
 			continue
 		}
 		options = append(options, option{set: g.set(g.presets[i].values)})
@@ -319,36 +320,36 @@ func (r *recommender) group(m mapping, g *presetGroup) (options []option, listed
 }
 
 // complete reads a preset written as a mapping.
-func (r *recommender) complete(n *node, g *presetGroup) []assign {
+func (r *recommender) complete(n *document.Node, g *presetGroup) []assign {
 	var names []string
 	for _, key := range g.keys {
 		names = append(names, knobName(g.name, key))
 	}
-	m := r.f.mapping(n, "a mapping", names)
+	m := r.f.Mapping(n, "a mapping", names)
 	var out []assign
 	for i, key := range g.keys {
-		if v := m.get(names[i]); v != nil && v.kind != nullKind {
+		if v := m.Get(names[i]); v != nil && v.Kind != document.Null {
 			path := "planner." + key
-			out = append(out, assign{path: path, v: v.placed(path)})
+			out = append(out, assign{path: path, v: v.At(path)})
 		}
 	}
 	return out
 }
 
 // knobs lists the product of a group's independent knobs, the last one fastest.
-func (r *recommender) knobs(at mapping, g *presetGroup) []option {
+func (r *recommender) knobs(at document.Mapping, g *presetGroup) []option {
 	out := []option{{}}
 	for i, key := range g.keys {
 		path := "planner." + key
-		vs := r.domain(at.get(knobName(g.name, key)), floatRange, g.knobs[i]...)
+		vs := r.domain(at.Get(knobName(g.name, key)), floatRange, g.knobs[i]...)
 		next := make([]option, 0, len(out)*len(vs))
 		for _, o := range out {
 			for _, v := range vs {
-				next = append(next, option{set: append(slices.Clone(o.set), assign{path: path, v: v.placed(path)})})
+				next = append(next, option{set: append(slices.Clone(o.set), assign{path: path, v: v.At(path)})})
 			}
 		}
 		if out = next; len(out) > maxVariants {
-			r.f.badType(at.node, fmt.Sprintf("more than %d combinations", maxVariants))
+			r.f.Malformed(at.Node, fmt.Sprintf("more than %d combinations", maxVariants))
 			return nil
 		}
 	}
@@ -358,13 +359,13 @@ func (r *recommender) knobs(at mapping, g *presetGroup) []option {
 // predictorsFor decides the load predictor of one policy. Several candidates are
 // ranked beforehand on the trace, once per throughput interval (spec
 // sweeps-and-schema 2.5).
-func (r *recommender) predictorsFor(m mapping, policy option) []decision {
+func (r *recommender) predictorsFor(m document.Mapping, policy option) []decision {
 	g := presetGroups[3]
-	if v := m.get(g.name); v != nil && v.kind != mapKind {
+	if v := m.Get(g.name); v != nil && v.Kind != document.Map {
 		return nil
 	}
 	options, _ := r.group(m, &g)
-	if len(options) < 2 || !r.f.ok() {
+	if len(options) < 2 || !r.f.OK() {
 		return []decision{{options: options}}
 	}
 	if policy.value("enable_throughput_scaling") != "true" {
@@ -399,7 +400,7 @@ func (r *recommender) rankPredictors(seconds int, options []option) int {
 	}
 	best, remark, err := r.o.BestPredictor(t, seconds, candidates)
 	if err != nil {
-		r.f.list = append(r.f.list, &Fault{Origin: r.f.origin, Path: "planner.load_predictor", Msg: err.Error()})
+		r.f.List = append(r.f.List, &document.Fault{Origin: r.f.Origin, Path: "planner.load_predictor", Msg: err.Error()})
 		return 0
 	}
 	if remark != "" {
@@ -428,20 +429,20 @@ func predictorConfig(o *option) planner.PredictorConfig {
 // traceOf reads the trace that the document names, if the Planner can look at it;
 // nil for other loads and with faults, which a candidate's own reading tells.
 func (r *recommender) traceOf() *Trace {
-	source := r.root.get("traffic").get("source")
-	if source.get("type") == nil || source.get("type").text != "trace" {
+	source := r.root.Get("traffic").Get("source")
+	if source.Get("type") == nil || source.Get("type").Text != "trace" {
 		return nil
 	}
-	p := &predictor{f: &faults{origin: r.f.origin}, dir: r.out.dir, stack: r.o.Stack}
-	w := p.trace(mapping{emptyMap(0, "traffic").with("source", source).with("load.type", literal("trace_timestamps")), p.f})
-	if w == nil || !p.f.ok() || !w.scalable() || math.IsNaN(w.MaxSimTimeMs) {
+	p := &predictor{f: &document.Faults{Origin: r.f.Origin}, dir: r.out.dir, stack: r.o.Stack}
+	w := p.trace(document.Mapping{Node: document.EmptyMap(0, "traffic").With("source", source).With("load.type", literal("trace_timestamps")), Faults: p.f})
+	if w == nil || !p.f.OK() || !w.scalable() || math.IsNaN(w.MaxSimTimeMs) {
 		return nil
 	}
 	return w.Trace
 }
 
 // isRelation reports a fault of values that are good alone but do not fit together.
-func isRelation(f *Fault) bool {
-	return f.relation || f.Msg == trtllmRefusal || strings.HasPrefix(f.Msg, "replay invariant violated") ||
+func isRelation(f *document.Fault) bool {
+	return f.Relation || f.Msg == trtllmRefusal || strings.HasPrefix(f.Msg, "replay invariant violated") ||
 		strings.HasPrefix(f.Msg, "offline disaggregated replay requires matching")
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // Refusal is why a candidate is not run, in the words of spec sweeps-and-schema 3.
@@ -33,7 +33,7 @@ type Candidate struct {
 	Config  []byte // the whole concrete document as canonical JSON
 	Refused *Refusal
 
-	doc   *node
+	doc   *document.Node
 	knobs map[string]any
 }
 
@@ -42,9 +42,9 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	b := &r.Branches[branch]
 	doc, knobs := b.base, map[string]any{"engine.mode": b.Mode}
 	for _, a := range pick(b.space, i, nil) {
-		doc = doc.with(a.path, a.v)
+		doc = doc.With(a.path, a.v)
 		if !a.quiet {
-			knobs[a.path] = a.v.plain()
+			knobs[a.path] = a.v.Plain()
 		}
 	}
 	c := Candidate{doc: doc, knobs: knobs}
@@ -55,7 +55,7 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	if err == nil {
 		c.Run, err = r.lower(c.doc)
 	}
-	c.Config = c.doc.json()
+	c.Config = c.doc.JSON()
 	c.Knobs, _ = json.Marshal(knobs)
 	if err != nil {
 		c.Run, c.Refused = Run{}, refusal(err)
@@ -107,10 +107,10 @@ func (c *Candidate) Without() []string {
 }
 
 // lower reads a concrete document as predict does.
-func (r *Recommend) lower(doc *node) (Run, error) {
-	p := &predictor{f: &faults{origin: r.origin}, dir: r.dir, files: r.files, stack: r.stack}
+func (r *Recommend) lower(doc *document.Node) (Run, error) {
+	p := &predictor{f: &document.Faults{Origin: r.origin}, dir: r.dir, files: r.files, stack: r.stack}
 	p.read(doc)
-	if err := p.f.err(); err != nil {
+	if err := p.f.Err(); err != nil {
 		return Run{}, err
 	}
 	return p.run, p.run.seal(r.files)
@@ -123,7 +123,7 @@ func refusal(err error) *Refusal {
 	}
 	out := &Refusal{"unsupported", "candidate_materialization", strings.ReplaceAll(err.Error(), "\n", "; ")}
 	for _, e := range unjoin(err) {
-		var f *Fault
+		var f *document.Fault
 		if errors.As(e, &f) && isRelation(f) {
 			out.Category, out.Reason = "backend_topology", f.Path+": "+f.Msg
 		}
@@ -155,13 +155,13 @@ func (r *Recommend) beyond(c *Candidate) *Refusal {
 
 // relative replaces a load relative to the KV capacity by a concurrency (spec
 // sweeps-and-schema 5.6).
-func (r *Recommend) relative(doc *node) (*node, error) {
-	share := doc.find("traffic.load.fraction").float()
-	load := func(n int) *node {
-		at := emptyMap(doc.get("traffic").line, "traffic.load")
-		at.put("type", literal("concurrency").placed("traffic.load.type"))
-		at.put("concurrency", literal(strconv.Itoa(n)).placed("traffic.load.concurrency"))
-		return doc.with("traffic.load", at)
+func (r *Recommend) relative(doc *document.Node) (*document.Node, error) {
+	share := doc.Find("traffic.load.fraction").Number()
+	load := func(n int) *document.Node {
+		at := document.EmptyMap(doc.Get("traffic").Line, "traffic.load")
+		at.Put("type", literal("concurrency").At("traffic.load.type"))
+		at.Put("concurrency", literal(strconv.Itoa(n)).At("traffic.load.concurrency"))
+		return doc.With("traffic.load", at)
 	}
 	run, err := r.lower(load(1))
 	if err != nil {
@@ -211,14 +211,14 @@ func (r *Recommend) tryOne(branch int, i int64) error {
 	b := &r.Branches[branch]
 	doc := b.base
 	for _, a := range pick(b.space, i, nil) {
-		doc = doc.with(a.path, a.v)
+		doc = doc.With(a.path, a.v)
 	}
 	if r.fraction {
-		doc = doc.with("traffic.load", emptyMap(0, "traffic.load").with("type", literal("concurrency").placed("traffic.load.type")))
+		doc = doc.With("traffic.load", document.EmptyMap(0, "traffic.load").With("type", literal("concurrency").At("traffic.load.type")))
 	}
 	_, err := r.lower(doc)
 	for _, e := range unjoin(err) {
-		var f *Fault
+		var f *document.Fault
 		if !errors.As(e, &f) || !isRelation(f) {
 			return err
 		}
@@ -230,29 +230,29 @@ func (r *Recommend) tryOne(branch int, i int64) error {
 // written as seen from the folder into, which must exist.
 func (r *Recommend) YAML(c *Candidate, into string) ([]byte, error) {
 	doc := c.doc
-	if paths := doc.find("traffic.source.paths"); paths != nil && paths.kind == listKind {
+	if paths := doc.Find("traffic.source.paths"); paths != nil && paths.Kind == document.List {
 		moved := *paths
-		moved.items = nil
-		for _, v := range paths.items {
+		moved.Items = nil
+		for _, v := range paths.Items {
 			p := *v
-			p.text = r.seenFrom(into, v.text)
-			moved.items = append(moved.items, &p)
+			p.Text = r.seenFrom(into, v.Text)
+			moved.Items = append(moved.Items, &p)
 		}
-		doc = doc.with("traffic.source.paths", &moved)
+		doc = doc.With("traffic.source.paths", &moved)
 	}
 	for _, path := range [...]string{"engine.systems_path", "engine.model"} {
-		v := doc.find(path)
-		if v == nil || v.kind != stringKind {
+		v := doc.Find(path)
+		if v == nil || v.Kind != document.String {
 			continue
 		}
-		if q := (&AICRequest{}); path == "engine.model" && q.localConfig(pathOf(r.dir, v.text)) == "" {
+		if q := (&AICRequest{}); path == "engine.model" && q.localConfig(pathOf(r.dir, v.Text)) == "" {
 			continue // a name, no folder
 		}
 		p := *v
-		p.text = r.seenFrom(into, v.text)
-		doc = doc.with(path, &p)
+		p.Text = r.seenFrom(into, v.Text)
+		doc = doc.With(path, &p)
 	}
-	return yaml.Marshal(doc.yaml())
+	return doc.MarshalYAML()
 }
 
 // seenFrom is a path of the document as seen from another folder.
@@ -267,28 +267,4 @@ func (r *Recommend) seenFrom(folder, path string) string {
 		return rel
 	}
 	return at
-}
-
-// yaml is the value as a YAML tree.
-func (n *node) yaml() *yaml.Node {
-	switch n.kind {
-	case listKind:
-		out := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
-		for _, v := range n.items {
-			out.Content = append(out.Content, v.yaml())
-		}
-		return out
-	case mapKind:
-		out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		for i, v := range n.items {
-			out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: n.keys[i]}, v.yaml())
-		}
-		return out
-	}
-	tag := [...]string{nullKind: "!!null", boolKind: "!!bool", intKind: "!!int", floatKind: "!!float", stringKind: "!!str"}[n.kind]
-	text := n.text
-	if n.kind == nullKind {
-		text = "null"
-	}
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
@@ -21,19 +22,19 @@ var (
 func workersPath(role string) string { return "engine.workers." + role }
 
 // branches makes one branch per deployment mode.
-func (r *recommender) branches(m mapping) {
-	e := m.sub("engine", "a mapping", predictEngineKeys)
-	modes := r.domain(e.get("mode"), decimalRange, modeKinds...)
-	w := e.sub("workers", "a mapping", roleNames)
-	base := m.node.without("optimization", "optimizer", "cost")
+func (r *recommender) branches(m document.Mapping) {
+	e := m.Sub("engine", "a mapping", predictEngineKeys)
+	modes := r.domain(e.Get("mode"), decimalRange, modeKinds...)
+	w := e.Sub("workers", "a mapping", roleNames)
+	base := m.Node.Without("optimization", "optimizer", "cost")
 	for _, v := range modes {
-		i := slices.Index(modeKinds, v.text)
+		i := slices.Index(modeKinds, v.Text)
 		if i < 0 {
-			r.f.badType(v, "unknown variant `"+v.textOf()+"`, expected "+oneOf(modeKinds))
+			r.f.Malformed(v, "unknown variant `"+v.String()+"`, expected "+document.OneOf(modeKinds))
 			continue
 		}
 		roles := [][]string{{"aggregated"}, {"prefill", "decode"}}[i]
-		doc := base.with("engine.mode", v.placed("engine.mode"))
+		doc := base.With("engine.mode", v.At("engine.mode"))
 		var only []string
 		for _, name := range roleNames {
 			if !slices.Contains(roles, name) {
@@ -41,84 +42,84 @@ func (r *recommender) branches(m mapping) {
 			}
 		}
 		if len(modes) > 1 { // what belongs to the other mode is no fault then
-			doc = doc.with("engine.workers", w.node.without(only...))
+			doc = doc.With("engine.workers", w.Node.Without(only...))
 			if i == 0 {
-				doc = doc.with("engine", doc.get("engine").without("kv_transfer"))
+				doc = doc.With("engine", doc.Get("engine").Without("kv_transfer"))
 			}
 		}
-		b := SearchBranch{Mode: v.text, base: doc}
+		b := SearchBranch{Mode: v.Text, base: doc}
 		b.space = r.space(e, w, doc, roles)
 		settle(b.space)
-		if b.Size = product(b.space); b.Size == 0 && r.f.ok() {
-			r.notice("mode %s has no candidate within %d GPUs", v.text, r.out.Goal.MaxGPUs)
+		if b.Size = product(b.space); b.Size == 0 && r.f.OK() {
+			r.notice("mode %s has no candidate within %d GPUs", v.Text, r.out.Goal.MaxGPUs)
 			continue
 		}
 		r.out.Branches = append(r.out.Branches, b)
 	}
-	if len(r.out.Branches) == 0 && r.f.ok() {
-		r.f.brokenAt(m.node, "optimization", fmt.Sprintf("no candidate fits %d to %d GPUs", r.out.Goal.MinGPUs, r.out.Goal.MaxGPUs))
+	if len(r.out.Branches) == 0 && r.f.OK() {
+		r.f.InvalidAt(m.Node, "optimization", fmt.Sprintf("no candidate fits %d to %d GPUs", r.out.Goal.MinGPUs, r.out.Goal.MaxGPUs))
 	}
 }
 
 // space is the decisions of one mode, in document order.
-func (r *recommender) space(e, w mapping, doc *node, roles []string) []decision {
+func (r *recommender) space(e, w document.Mapping, doc *document.Node, roles []string) []decision {
 	out := []decision{r.backends(e, w, roles)}
 	for _, role := range roles {
 		out = append(out, r.worker(w, role)...)
 	}
 	out = append(out, r.load(doc)...)
-	out = append(out, r.router(doc.get("router"))...)
-	return append(out, r.planner(doc.get("planner"))...)
+	out = append(out, r.router(doc.Get("router"))...)
+	return append(out, r.planner(doc.Get("planner"))...)
 }
 
 // backends decides backend, hardware and, below them, the parallel shapes, which
 // depend on both.
-func (r *recommender) backends(e, w mapping, roles []string) decision {
+func (r *recommender) backends(e, w document.Mapping, roles []string) decision {
 	var d decision
-	for _, backend := range r.domain(e.get("backend"), decimalRange, defaultBackends...) {
+	for _, backend := range r.domain(e.Get("backend"), decimalRange, defaultBackends...) {
 		hw := decision{}
 		for _, system := range r.systems(e) {
-			then := r.shapes(e, w, roles, backend.text, system.text)
-			hw.options = append(hw.options, option{[]assign{{path: "engine.hardware", v: system.placed("engine.hardware")}}, then})
+			then := r.shapes(e, w, roles, backend.Text, system.Text)
+			hw.options = append(hw.options, option{[]assign{{path: "engine.hardware", v: system.At("engine.hardware")}}, then})
 		}
-		d.options = append(d.options, option{[]assign{{path: "engine.backend", v: backend.placed("engine.backend")}}, []decision{hw}})
+		d.options = append(d.options, option{[]assign{{path: "engine.backend", v: backend.At("engine.backend")}}, []decision{hw}})
 	}
 	return d
 }
 
 // systems lists the hardware: auto stands for optimization.hardware.
-func (r *recommender) systems(e mapping) []*node {
-	at := e.get("hardware")
-	auto := at != nil && at.kind == stringKind && at.text == "auto"
+func (r *recommender) systems(e document.Mapping) []*document.Node {
+	at := e.Get("hardware")
+	auto := at != nil && at.Kind == document.String && at.Text == "auto"
 	switch {
 	case auto && r.hardware == nil:
-		r.f.broken(at, "hardware auto needs optimization.hardware, a domain of systems")
+		r.f.Invalid(at, "hardware auto needs optimization.hardware, a domain of systems")
 		return nil
 	case auto:
 		return r.domain(r.hardware, decimalRange)
 	case r.hardware != nil:
-		r.f.broken(r.hardware, "optimization.hardware belongs to engine.hardware: auto")
+		r.f.Invalid(r.hardware, "optimization.hardware belongs to engine.hardware: auto")
 	case at == nil:
-		e.missing("hardware")
+		e.Missing("hardware")
 		return nil
 	}
 	return r.domain(at, decimalRange)
 }
 
 // worker decides the numbers of one role.
-func (r *recommender) worker(w mapping, role string) []decision {
+func (r *recommender) worker(w document.Mapping, role string) []decision {
 	at := workersPath(role)
-	m := r.f.mapping(w.get(role), "a mapping", workerKeys)
-	s := m.sub("scheduler", "a mapping", schedulerKeys)
-	c := m.sub("kv_cache", "a mapping", kvCacheKeys)
+	m := r.f.Mapping(w.Get(role), "a mapping", workerKeys)
+	s := m.Sub("scheduler", "a mapping", schedulerKeys)
+	c := m.Sub("kv_cache", "a mapping", kvCacheKeys)
 	out := []decision{
-		values(at+".scheduler.max_batched_tokens", r.domain(s.get("max_batched_tokens"), decimalRange, batchedTokens[role]...)),
-		values(at+".scheduler.max_sequences", r.domain(s.get("max_sequences"), decimalRange, sequences[role]...)),
+		values(at+".scheduler.max_batched_tokens", r.domain(s.Get("max_batched_tokens"), decimalRange, batchedTokens[role]...)),
+		values(at+".scheduler.max_sequences", r.domain(s.Get("max_sequences"), decimalRange, sequences[role]...)),
 	}
-	if v := c.get("block_size"); v.isDomain() {
+	if v := c.Get("block_size"); isDomain(v) {
 		out = append(out, values(at+".kv_cache.block_size", r.domain(v, decimalRange)))
 	}
-	if v := c.get("capacity").get("memory_fraction"); v.isDomain() {
+	if v := c.Get("capacity").Get("memory_fraction"); isDomain(v) {
 		out = append(out, values(at+".kv_cache.capacity.memory_fraction", r.domain(v, decimalRange)))
 	}
 	return out
@@ -135,9 +136,9 @@ func (s shape) gpus() int { return s.replicas * s.tensor * s.attentionData }
 // assign writes the shape as a parallelism mapping.
 func (s shape) assign(role string) assign {
 	path := workersPath(role) + ".parallelism"
-	n := emptyMap(0, path)
+	n := document.EmptyMap(0, path)
 	put := func(key string, v int) {
-		n.put(key, &node{kind: intKind, text: strconv.Itoa(v), path: join(path, key)})
+		n.Put(key, &document.Node{Kind: document.Int, Text: strconv.Itoa(v), Path: document.JoinPath(path, key)})
 	}
 	put("replicas", s.replicas)
 	put("tensor", s.tensor)
@@ -152,20 +153,20 @@ func (s shape) assign(role string) assign {
 
 // shapes decides the parallelism of all roles. Where every role takes the default
 // pool, combinations beyond the GPU budget are no candidates.
-func (r *recommender) shapes(e, w mapping, roles []string, backend, system string) []decision {
+func (r *recommender) shapes(e, w document.Mapping, roles []string, backend, system string) []decision {
 	var pools [][]shape
 	var free []decision
 	for _, role := range roles {
-		m := r.f.mapping(w.get(role), "a mapping", workerKeys)
-		p := r.f.mapping(m.get("parallelism"), "a mapping", append([]string{"preset"}, parallelismKeys...))
-		preset := p.get("preset")
-		leaves := slices.ContainsFunc(p.keys, func(k string) bool { return k != "preset" })
+		m := r.f.Mapping(w.Get(role), "a mapping", workerKeys)
+		p := r.f.Mapping(m.Get("parallelism"), "a mapping", append([]string{"preset"}, parallelismKeys...))
+		preset := p.Get("preset")
+		leaves := slices.ContainsFunc(p.Keys, func(k string) bool { return k != "preset" })
 		switch {
-		case preset != nil && leaves && !preset.empty() && !(preset.kind == boolKind && preset.text == "false"):
-			r.f.broken(preset, "preset and leaf domains exclude each other: keep one")
-		case leaves || preset.empty() || preset != nil && preset.text == "false" && preset.kind == boolKind:
+		case preset != nil && leaves && !preset.Empty() && !(preset.Kind == document.Bool && preset.Text == "false"):
+			r.f.Invalid(preset, "preset and leaf domains exclude each other: keep one")
+		case leaves || preset.Empty() || preset != nil && preset.Text == "false" && preset.Kind == document.Bool:
 			free = append(free, r.leaves(p, role)...)
-		case preset == nil || preset.kind == stringKind && preset.text == "default":
+		case preset == nil || preset.Kind == document.String && preset.Text == "default":
 			pools = append(pools, r.pool(e, m, role, backend, system))
 		default:
 			free = append(free, r.listed(preset, role))
@@ -174,44 +175,41 @@ func (r *recommender) shapes(e, w mapping, roles []string, backend, system strin
 	return append(r.pooled(e, roles, pools, free), free...)
 }
 
-// empty reports a mapping without keys.
-func (n *node) empty() bool { return n != nil && n.kind == mapKind && len(n.keys) == 0 }
-
 // leaves decides every written number of a parallelism mapping.
-func (r *recommender) leaves(p mapping, role string) []decision {
+func (r *recommender) leaves(p document.Mapping, role string) []decision {
 	at := workersPath(role) + ".parallelism"
-	out := []decision{one(assign{at, p.node.without("preset"), true})}
-	for i, key := range p.keys {
-		if key != "preset" && p.items[i].isDomain() {
-			out = append(out, values(join(at, key), r.domain(p.items[i], decimalRange)))
+	out := []decision{one(assign{at, p.Node.Without("preset"), true})}
+	for i, key := range p.Keys {
+		if key != "preset" && isDomain(p.Items[i]) {
+			out = append(out, values(document.JoinPath(at, key), r.domain(p.Items[i], decimalRange)))
 		}
 	}
 	return out
 }
 
 // listed decides among complete mappings.
-func (r *recommender) listed(n *node, role string) decision {
+func (r *recommender) listed(n *document.Node, role string) decision {
 	var d decision
-	if n.kind != listKind || len(n.items) == 0 {
-		r.f.badType(n, "preset is default, false, or a non-empty list of complete mappings")
+	if n.Kind != document.List || len(n.Items) == 0 {
+		r.f.Malformed(n, "preset is default, false, or a non-empty list of complete mappings")
 		return d
 	}
-	for _, v := range n.items {
-		m := r.f.mapping(v, "a mapping", shapeKeys)
+	for _, v := range n.Items {
+		m := r.f.Mapping(v, "a mapping", shapeKeys)
 		for _, key := range shapeKeys {
-			if m.get(key) == nil {
-				m.missing(key)
+			if m.Get(key) == nil {
+				m.Missing(key)
 			}
 		}
 		at := workersPath(role) + ".parallelism"
-		d.options = append(d.options, option{set: []assign{{path: at, v: v.placed(at)}}})
+		d.options = append(d.options, option{set: []assign{{path: at, v: v.At(at)}}})
 	}
 	return d
 }
 
 // pooled decides among the shapes of the default pools. With one pool beside other
 // decisions the budget is checked per candidate.
-func (r *recommender) pooled(e mapping, roles []string, pools [][]shape, free []decision) []decision {
+func (r *recommender) pooled(e document.Mapping, roles []string, pools [][]shape, free []decision) []decision {
 	g := &r.out.Goal
 	fits := func(gpus int) bool { return gpus <= g.MaxGPUs && gpus >= g.MinGPUs }
 	var d decision
@@ -236,7 +234,7 @@ func (r *recommender) pooled(e mapping, roles []string, pools [][]shape, free []
 		for _, a := range pools[0] {
 			for _, b := range pools[1] {
 				if len(d.options) > maxVariants {
-					r.f.badType(e.node, fmt.Sprintf("more than %d combinations of parallel shapes: lower max_candidate_gpus, or list the shapes", maxVariants))
+					r.f.Malformed(e.Node, fmt.Sprintf("more than %d combinations of parallel shapes: lower max_candidate_gpus, or list the shapes", maxVariants))
 					return nil
 				}
 				if fits(a.gpus() + b.gpus()) {
@@ -250,7 +248,7 @@ func (r *recommender) pooled(e mapping, roles []string, pools [][]shape, free []
 
 // pool is the default pool of one role (spec sweeps-and-schema 5.2): shapes in order
 // of GPUs per worker, then tensor, attention_data, moe_tensor, moe_expert, replicas.
-func (r *recommender) pool(e, m mapping, role, backend, system string) []shape {
+func (r *recommender) pool(e, m document.Mapping, role, backend, system string) []shape {
 	moe := r.experts(e, backend, system)
 	var out []shape
 	for g := 1; g <= 16 && g <= r.out.Goal.MaxGPUs; g *= 2 {
@@ -282,10 +280,10 @@ func widths(g int, moe bool, backend string) []shape {
 }
 
 // request is the performance-model question of a shape.
-func (s shape) request(e mapping, role, backend, system string) AICRequest {
+func (s shape) request(e document.Mapping, role, backend, system string) AICRequest {
 	text := func(key string) string {
-		if v := e.get(key); v != nil && v.kind == stringKind {
-			return v.text
+		if v := e.Get(key); v != nil && v.Kind == document.String {
+			return v.Text
 		}
 		return ""
 	}
@@ -300,8 +298,8 @@ func (s shape) request(e mapping, role, backend, system string) AICRequest {
 
 // experts reports whether the model has experts. An unknown model counts as dense,
 // with a notice.
-func (r *recommender) experts(e mapping, backend, system string) bool {
-	if r.o.Experts == nil || !r.f.ok() {
+func (r *recommender) experts(e document.Mapping, backend, system string) bool {
+	if r.o.Experts == nil || !r.f.OK() {
 		return false
 	}
 	one := shape{replicas: 1, tensor: 1, attentionData: 1}
@@ -315,9 +313,9 @@ func (r *recommender) experts(e mapping, backend, system string) bool {
 
 // roomy reports whether the weights of a shape leave room for the KV of one context;
 // without tables, or with a fixed capacity, every shape does.
-func (r *recommender) roomy(e, m mapping, s shape, role, backend, system string) bool {
-	capacity := m.get("kv_cache").get("capacity")
-	if r.o.Resolve == nil || !r.f.ok() || capacity.get("type") != nil && capacity.get("type").text == "fixed" {
+func (r *recommender) roomy(e, m document.Mapping, s shape, role, backend, system string) bool {
+	capacity := m.Get("kv_cache").Get("capacity")
+	if r.o.Resolve == nil || !r.f.OK() || capacity.Get("type") != nil && capacity.Get("type").Text == "fixed" {
 		return true
 	}
 	b := slices.Index(backendNames, backend)
@@ -328,40 +326,40 @@ func (r *recommender) roomy(e, m mapping, s shape, role, backend, system string)
 	a, err := r.o.Resolve(TimingQuery{Capacity: &Capacity{Model: s.request(e, role, backend, system), BlockSize: block,
 		MaxBatchedTokens: defaultMaxBatch, MaxSeqs: defaultMaxSeqs, MemoryFraction: defaultFraction[b]}})
 	if err != nil {
-		r.notice("%s on %s, %s: tensor %d, attention_data %d is no candidate: %v", e.get("model").textOf(), system, backend, s.tensor, s.attentionData, err)
+		r.notice("%s on %s, %s: tensor %d, attention_data %d is no candidate: %v", e.Get("model").String(), system, backend, s.tensor, s.attentionData, err)
 		return false
 	}
-	if v := e.get("context_length"); v != nil && v.kind == intKind {
-		return float64(a.Blocks)*float64(block) >= v.float()
+	if v := e.Get("context_length"); v != nil && v.Kind == document.Int {
+		return float64(a.Blocks)*float64(block) >= v.Number()
 	}
 	return a.Blocks > 0
 }
 
 // load decides the number inside traffic.load.
-func (r *recommender) load(doc *node) []decision {
-	at := doc.get("traffic").get("load")
-	if at == nil || at.kind != mapKind {
+func (r *recommender) load(doc *document.Node) []decision {
+	at := doc.Get("traffic").Get("load")
+	if at == nil || at.Kind != document.Map {
 		return nil
 	}
-	if t := at.get("type"); t != nil && t.text == "kv_capacity_fraction" {
+	if t := at.Get("type"); t != nil && t.Text == "kv_capacity_fraction" {
 		r.out.fraction = true
-		m := r.f.mapping(at, "a mapping", []string{"type", "fraction"})
-		if m.get("fraction") == nil {
-			m.missing("fraction")
+		m := r.f.Mapping(at, "a mapping", []string{"type", "fraction"})
+		if m.Get("fraction") == nil {
+			m.Missing("fraction")
 			return nil
 		}
-		if source := doc.get("traffic").get("source"); source.get("type") != nil && source.get("type").text == "trace" {
-			r.f.broken(t, "kv_capacity_fraction fits synthetic sources: a trace takes concurrency or trace_timestamps")
+		if source := doc.Get("traffic").Get("source"); source.Get("type") != nil && source.Get("type").Text == "trace" {
+			r.f.Invalid(t, "kv_capacity_fraction fits synthetic sources: a trace takes concurrency or trace_timestamps")
 		}
-		for _, v := range r.domain(m.get("fraction"), decimalRange) {
-			if v.kind != intKind && v.kind != floatKind || !(finite(v.float(), 0) && v.float() > 0) {
-				r.f.badType(v, "fraction must be a positive number")
+		for _, v := range r.domain(m.Get("fraction"), decimalRange) {
+			if v.Kind != document.Int && v.Kind != document.Float || !(document.FiniteFrom(v.Number(), 0) && v.Number() > 0) {
+				r.f.Malformed(v, "fraction must be a positive number")
 			}
 		}
 	}
 	var out []decision
-	for i, key := range at.keys {
-		if v := at.items[i]; v.isDomain() && key != "type" {
+	for i, key := range at.Keys {
+		if v := at.Items[i]; isDomain(v) && key != "type" {
 			out = append(out, values("traffic.load."+key, r.domain(v, decimalRange)))
 		}
 	}

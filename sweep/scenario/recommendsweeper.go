@@ -3,6 +3,8 @@ package scenario
 import (
 	"slices"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // Keys of the older Sweeper file (spec sweeps-and-schema 6).
@@ -27,139 +29,139 @@ var (
 )
 
 // isSweeper reports an older Sweeper file.
-func isSweeper(n *node) bool {
-	return slices.ContainsFunc(n.keys, func(k string) bool { return k != "workload" && slices.Contains(sweeperSections, k) })
+func isSweeper(n *document.Node) bool {
+	return slices.ContainsFunc(n.Keys, func(k string) bool { return k != "workload" && slices.Contains(sweeperSections, k) })
 }
 
 // sweeper is the file as an AISimulate document. Values keep the lines of the file.
-func (r *recommender) sweeper(n *node) *node {
-	m := r.f.mapping(n, "a mapping", sweeperSections)
-	s := &sweeperFile{r: r, out: emptyMap(n.line, "")}
-	s.space(m.sub("search_space", "a mapping", sweeperSpaceKeys))
-	if w := m.sub("workload", "a mapping", sweeperLoadKeys); m.get("workload") != nil {
+func (r *recommender) sweeper(n *document.Node) *document.Node {
+	m := r.f.Mapping(n, "a mapping", sweeperSections)
+	s := &sweeperFile{r: r, out: document.EmptyMap(n.Line, "")}
+	s.space(m.Sub("search_space", "a mapping", sweeperSpaceKeys))
+	if w := m.Sub("workload", "a mapping", sweeperLoadKeys); m.Get("workload") != nil {
 		s.workload(w)
 	}
-	s.goal(m.sub("goal", "a mapping", []string{"target", "sla", "pareto_objectives"}))
-	s.sweep(m.sub("sweep", "a mapping", []string{"max_rounds", "parallel_evals", "candidates_per_round", "max_eval_seconds"}))
+	s.goal(m.Sub("goal", "a mapping", []string{"target", "sla", "pareto_objectives"}))
+	s.sweep(m.Sub("sweep", "a mapping", []string{"max_rounds", "parallel_evals", "candidates_per_round", "max_eval_seconds"}))
 	return s.out
 }
 
 // sweeperFile is the document under way.
 type sweeperFile struct {
 	r   *recommender
-	out *node
+	out *document.Node
 }
 
-func (s *sweeperFile) put(path string, v *node) {
-	if v != nil && v.kind != nullKind {
-		s.out = s.out.with(path, v.placed(path))
+func (s *sweeperFile) put(path string, v *document.Node) {
+	if v != nil && v.Kind != document.Null {
+		s.out = s.out.With(path, v.At(path))
 	}
 }
 
 func (s *sweeperFile) word(path, text string) { s.put(path, literal(text)) }
 
 // several makes a list a domain.
-func several(v *node) *node {
-	if v == nil || v.kind != listKind {
+func several(v *document.Node) *document.Node {
+	if v == nil || v.Kind != document.List {
 		return v
 	}
-	d := emptyMap(v.line, v.path)
-	d.put("choices", v)
+	d := document.EmptyMap(v.Line, v.Path)
+	d.Put("choices", v)
 	return d
 }
 
-func (s *sweeperFile) space(m mapping) {
+func (s *sweeperFile) space(m document.Mapping) {
 	for _, key := range [...]string{"model_name", "hardware_sku"} {
-		if m.get(key) == nil {
-			m.missing(key)
+		if m.Get(key) == nil {
+			m.Missing(key)
 		}
 	}
-	s.put("engine.model", m.get("model_name"))
-	if sku := m.get("hardware_sku"); sku != nil && sku.kind == listKind {
+	s.put("engine.model", m.Get("model_name"))
+	if sku := m.Get("hardware_sku"); sku != nil && sku.Kind == document.List {
 		s.word("engine.hardware", "auto")
 		s.put("optimization.hardware", several(sku))
 	} else {
 		s.put("engine.hardware", sku)
 	}
 	s.word("engine.backend", "vllm")
-	s.put("engine.backend", several(m.get("backend")))
-	s.modes(m.get("deployment_mode"))
-	s.put("optimization.constraints.max_candidate_gpus", m.get("gpu_budget"))
-	s.put("optimization.constraints.min_candidate_gpus", m.get("min_gpu_budget"))
+	s.put("engine.backend", several(m.Get("backend")))
+	s.modes(m.Get("deployment_mode"))
+	s.put("optimization.constraints.max_candidate_gpus", m.Get("gpu_budget"))
+	s.put("optimization.constraints.min_candidate_gpus", m.Get("min_gpu_budget"))
 	for _, role := range sweeperRoles {
 		for _, n := range sweeperNumbers {
-			s.put(workersPath(role[1])+"."+n[1], several(m.get(role[0]+"_"+n[0])))
+			s.put(workersPath(role[1])+"."+n[1], several(m.Get(role[0]+"_"+n[0])))
 		}
 	}
-	if list := m.get("parallel_configs"); list != nil && list.kind == listKind {
+	if list := m.Get("parallel_configs"); list != nil && list.Kind == document.List {
 		preset := s.shapes(list)
 		for _, role := range roleNames {
 			s.put(workersPath(role)+".parallelism.preset", preset)
 		}
-	} else if list != nil && list.kind != nullKind {
-		s.r.f.badType(list, "parallel_configs must be a list of mappings")
+	} else if list != nil && list.Kind != document.Null {
+		s.r.f.Malformed(list, "parallel_configs must be a list of mappings")
 	}
 }
 
 // modes spells agg and disagg out; absent is both, disaggregated first.
-func (s *sweeperFile) modes(n *node) {
+func (s *sweeperFile) modes(n *document.Node) {
 	if n == nil {
-		n = &node{kind: listKind, items: []*node{literal("disagg"), literal("agg")}}
+		n = &document.Node{Kind: document.List, Items: []*document.Node{literal("disagg"), literal("agg")}}
 	}
-	items := []*node{n}
-	if n.kind == listKind {
-		items = n.items
+	items := []*document.Node{n}
+	if n.Kind == document.List {
+		items = n.Items
 	}
-	list := &node{kind: listKind, line: n.line, path: n.path}
+	list := &document.Node{Kind: document.List, Line: n.Line, Path: n.Path}
 	for _, v := range items {
 		c := *v
-		switch v.text {
+		switch v.Text {
 		case "agg":
-			c.text = modeKinds[0]
+			c.Text = modeKinds[0]
 		case "disagg":
-			c.text = modeKinds[1]
+			c.Text = modeKinds[1]
 		default:
-			s.r.f.badType(v, "unknown variant `"+v.textOf()+"`, expected `agg` or `disagg`")
+			s.r.f.Malformed(v, "unknown variant `"+v.String()+"`, expected `agg` or `disagg`")
 		}
-		list.items = append(list.items, &c)
+		list.Items = append(list.Items, &c)
 	}
 	s.put("engine.mode", several(list))
 }
 
 // shapes completes the mappings of parallel_configs.
-func (s *sweeperFile) shapes(list *node) *node {
-	out := &node{kind: listKind, line: list.line, path: list.path}
+func (s *sweeperFile) shapes(list *document.Node) *document.Node {
+	out := &document.Node{Kind: document.List, Line: list.Line, Path: list.Path}
 	keys := slices.Clone(shapeKeys)
 	for _, k := range sweeperShapes {
 		keys = append(keys, k[0])
 	}
-	for _, v := range list.items {
-		m := s.r.f.mapping(v, "a mapping", keys)
-		c := emptyMap(v.line, v.path)
+	for _, v := range list.Items {
+		m := s.r.f.Mapping(v, "a mapping", keys)
+		c := document.EmptyMap(v.Line, v.Path)
 		for _, key := range shapeKeys {
-			c.put(key, scalarAt(v, intKind, "1"))
+			c.Put(key, scalarAt(v, document.Int, "1"))
 		}
-		for i, key := range m.keys {
+		for i, key := range m.Keys {
 			if j := slices.IndexFunc(sweeperShapes, func(k [2]string) bool { return k[0] == key }); j >= 0 {
 				key = sweeperShapes[j][1]
 			}
-			c.put(key, m.items[i])
+			c.Put(key, m.Items[i])
 		}
-		out.items = append(out.items, c)
+		out.Items = append(out.Items, c)
 	}
 	return out
 }
 
-func (s *sweeperFile) workload(m mapping) {
-	if v := m.float("random_range_ratio", orNull); v.set && v.v != 1 {
-		m.rule(false, "random_range_ratio", "random_range_ratio must be 1: lengths are not drawn")
+func (s *sweeperFile) workload(m document.Mapping) {
+	if v := m.Float("random_range_ratio", document.OrNull); v.Set && v.Value != 1 {
+		m.Require(false, "random_range_ratio", "random_range_ratio must be 1: lengths are not drawn")
 	}
-	if m.get("trace_path") != nil {
+	if m.Get("trace_path") != nil {
 		s.trace(m)
 		return
 	}
-	turns := m.uint("turns_per_session", 64, orNull).or(1)
-	sessions := turns > 1 || m.float("shared_prefix_ratio", orNull).v > 0
+	turns := m.Uint("turns_per_session", 64, document.OrNull).Or(1)
+	sessions := turns > 1 || m.Float("shared_prefix_ratio", document.OrNull).Value > 0
 	unit := "requests"
 	if sessions && turns > 1 {
 		unit = "sessions"
@@ -167,82 +169,82 @@ func (s *sweeperFile) workload(m mapping) {
 			s.r.notice("workload.turns_per_session: on the engine stack a prompt is the whole session so far; with --stack dynamo turns stand alone, as in replay")
 		}
 		s.word("traffic.source.type", "synthetic-session")
-		s.put("traffic.source.new_input_tokens_per_turn", m.get("isl"))
-		s.put("traffic.source.output_tokens_per_turn", m.get("osl"))
-		s.put("traffic.source.session.turns", m.get("turns_per_session"))
-		s.put("traffic.source.session.shared_prefix_ratio", m.get("shared_prefix_ratio"))
-		s.put("traffic.source.session.prefix_groups", m.get("num_prefix_groups"))
-		s.put("traffic.source.session.inter_turn_delay_ms", m.get("inter_turn_delay_ms"))
+		s.put("traffic.source.new_input_tokens_per_turn", m.Get("isl"))
+		s.put("traffic.source.output_tokens_per_turn", m.Get("osl"))
+		s.put("traffic.source.session.turns", m.Get("turns_per_session"))
+		s.put("traffic.source.session.shared_prefix_ratio", m.Get("shared_prefix_ratio"))
+		s.put("traffic.source.session.prefix_groups", m.Get("num_prefix_groups"))
+		s.put("traffic.source.session.inter_turn_delay_ms", m.Get("inter_turn_delay_ms"))
 	} else {
-		m.rule(!sessions, "shared_prefix_ratio", "shared_prefix_ratio needs turns_per_session of at least 2 here")
+		m.Require(!sessions, "shared_prefix_ratio", "shared_prefix_ratio needs turns_per_session of at least 2 here")
 		s.word("traffic.source.type", "synthetic")
-		s.put("traffic.source.input_tokens", m.get("isl"))
-		s.put("traffic.source.output_tokens", m.get("osl"))
+		s.put("traffic.source.input_tokens", m.Get("isl"))
+		s.put("traffic.source.output_tokens", m.Get("osl"))
 	}
 	given := 0
 	for _, l := range [...][3]string{{"request_rate", "poisson", unit + "_per_second"}, {"concurrency", "concurrency", "concurrency"},
 		{"kv_load_ratio", "kv_capacity_fraction", "fraction"}} {
-		if v := m.get(l[0]); v != nil && v.kind != nullKind {
+		if v := m.Get(l[0]); v != nil && v.Kind != document.Null {
 			given++
 			s.word("traffic.load.type", l[1])
 			s.put("traffic.load."+l[2], several(v))
 			if l[1] == "poisson" {
-				s.put("traffic.load.seed", m.get("arrival_seed"))
+				s.put("traffic.load.seed", m.Get("arrival_seed"))
 			}
 		}
 	}
 	if given != 1 {
-		s.r.f.badType(m.node, "give exactly one of request_rate, concurrency and kv_load_ratio")
+		s.r.f.Malformed(m.Node, "give exactly one of request_rate, concurrency and kv_load_ratio")
 	}
-	if m.get("num_request_ratio") == nil {
-		m.missing("num_request_ratio")
+	if m.Get("num_request_ratio") == nil {
+		m.Missing("num_request_ratio")
 	}
-	s.put("traffic.stop."+unit+"_per_load_unit", m.get("num_request_ratio"))
+	s.put("traffic.stop."+unit+"_per_load_unit", m.Get("num_request_ratio"))
 }
 
-func (s *sweeperFile) trace(m mapping) {
+func (s *sweeperFile) trace(m document.Mapping) {
 	s.word("traffic.source.type", "trace")
-	s.put("traffic.source.paths", &node{kind: listKind, line: m.get("trace_path").line, items: []*node{m.get("trace_path")}})
-	s.put("traffic.source.format", m.get("trace_format"))
+	s.put("traffic.source.paths", &document.Node{Kind: document.List, Line: m.Get("trace_path").Line, Items: []*document.Node{m.Get("trace_path")}})
+	s.put("traffic.source.format", m.Get("trace_format"))
 	for _, key := range [...]string{"isl", "osl", "request_rate", "concurrency", "kv_load_ratio", "num_request_ratio"} {
-		if v := m.get(key); v != nil && v.kind != nullKind {
-			s.r.f.badType(v, key+" belongs to synthetic load, trace_path is given")
+		if v := m.Get(key); v != nil && v.Kind != document.Null {
+			s.r.f.Malformed(v, key+" belongs to synthetic load, trace_path is given")
 		}
 	}
-	if v := m.get("replay_concurrency"); v != nil && v.kind != nullKind {
+	if v := m.Get("replay_concurrency"); v != nil && v.Kind != document.Null {
 		s.word("traffic.load.type", "concurrency")
 		s.put("traffic.load.concurrency", several(v))
 		return
 	}
 	s.word("traffic.load.type", "trace_timestamps")
-	s.put("traffic.load.speedup", several(m.get("arrival_speedup_ratio")))
+	s.put("traffic.load.speedup", several(m.Get("arrival_speedup_ratio")))
 }
 
-func (s *sweeperFile) goal(m mapping) {
+func (s *sweeperFile) goal(m document.Mapping) {
 	s.word("optimization.target", "throughput")
-	s.put("optimization.target", m.get("target"))
-	sla := m.sub("sla", "a mapping", append(slices.Clone(slaKeys), "ttft", "itl", "e2e", "e2e_latency"))
-	for i, key := range sla.keys {
+	s.put("optimization.target", m.Get("target"))
+	sla := m.Sub("sla", "a mapping", append(slices.Clone(slaKeys), "ttft", "itl", "e2e", "e2e_latency"))
+	for i, key := range sla.Keys {
 		name := strings.TrimSuffix(strings.TrimSuffix(key, "_ms"), "_latency") + "_ms"
-		s.put("evaluation.sla."+name, sla.items[i])
+		s.put("evaluation.sla."+name, sla.Items[i])
 	}
-	if v := m.get("pareto_objectives"); v != nil && v.kind != nullKind {
+	if v := m.Get("pareto_objectives"); v != nil && v.Kind != document.Null {
 		var names []string
-		for _, item := range v.items {
-			names = append(names, item.text)
+		for _, item := range v.Items {
+			names = append(names, item.Text)
 		}
 		slices.Sort(names)
-		m.rule(slices.Equal(names, []string{"throughput_per_gpu", "throughput_per_user"}), "pareto_objectives",
+		m.Require(slices.Equal(names, []string{"throughput_per_gpu", "throughput_per_user"}), "pareto_objectives",
 			"pareto_objectives must be throughput_per_gpu and throughput_per_user")
 	}
 }
 
-func (s *sweeperFile) sweep(m mapping) {
-	rounds, evals := m.uint("max_rounds", 20, notNull), m.uint("parallel_evals", 16, notNull)
-	each := m.uint("candidates_per_round", 20, orNull)
-	trials := rounds.or(20) * each.or(evals.or(defaultParallelism))
-	s.put("optimizer.max_trials", scalarAt(m.node, intKind, plainFloat(float64(min(trials, 1<<30)))))
-	s.put("optimizer.parallelism", m.get("parallel_evals"))
-	s.put("optimizer.candidate_timeout_seconds", m.get("max_eval_seconds"))
+func (s *sweeperFile) sweep(m document.Mapping) {
+	rounds, evals := m.Uint("max_rounds", 20, document.NotNull), m.Uint("parallel_evals", 16, document.NotNull)
+	each := m.Uint("candidates_per_round", 20, document.OrNull)
+	trials := rounds.Or(20) * each.Or(evals.Or(defaultParallelism))
+	s.put("optimizer.max_trials", scalarAt(m.Node, document.Int, plainFloat(float64(min(trials, 1<<30)))))
+	s.put("optimizer.parallelism", m.Get("parallel_evals"))
+	s.put("optimizer.candidate_timeout_seconds", m.Get("max_eval_seconds"))
 	s.word("optimizer.algorithm", "bayesian")
 }

@@ -5,7 +5,8 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // decision is one choice of a search: alternatives, each of which may write values
@@ -25,7 +26,7 @@ type option struct {
 // assign puts a value at a path of the document.
 type assign struct {
 	path  string // dotted
-	v     *node
+	v     *document.Node
 	quiet bool // no decision: the document says it
 }
 
@@ -97,53 +98,17 @@ func (d *decision) pick(i int64, out []assign) []assign {
 func one(set ...assign) decision { return decision{options: []option{{set: set}}} }
 
 // values is a decision among values at one path.
-func values(path string, vs []*node) decision {
+func values(path string, vs []*document.Node) decision {
 	var d decision
 	for _, v := range vs {
-		d.options = append(d.options, option{set: []assign{{path: path, v: v.placed(path)}}})
+		d.options = append(d.options, option{set: []assign{{path: path, v: v.At(path)}}})
 	}
 	return d
 }
 
-// placed is the value as if written at path.
-func (n *node) placed(path string) *node {
-	c := *n
-	c.path = path
-	return &c
-}
-
-// with returns the document with a value put at a dotted path; what is not on the
-// path is shared. Missing mappings are made.
-func (n *node) with(path string, v *node) *node {
-	c := *n
-	c.keys, c.items = slices.Clone(n.keys), slices.Clone(n.items)
-	key, rest, deeper := strings.Cut(path, ".")
-	if !deeper {
-		c.put(key, v)
-		return &c
-	}
-	below := n.get(key)
-	if below == nil || below.kind != mapKind {
-		below = emptyMap(n.line, join(n.path, key))
-	}
-	c.put(key, below.with(rest, v))
-	return &c
-}
-
-// without returns the mapping without some keys.
-func (n *node) without(keys ...string) *node {
-	c := emptyMap(n.line, n.path)
-	for i, key := range n.keys {
-		if !slices.Contains(keys, key) {
-			c.keys, c.items = append(c.keys, key), append(c.items, n.items[i])
-		}
-	}
-	return c
-}
-
 // isDomain reports a mapping that stands for several values.
-func (n *node) isDomain() bool {
-	return n != nil && n.kind == mapKind && (n.get("choices") != nil || n.get("range") != nil)
+func isDomain(n *document.Node) bool {
+	return n != nil && n.Kind == document.Map && (n.Get("choices") != nil || n.Get("range") != nil)
 }
 
 // rangeStyle says how a range becomes values.
@@ -162,142 +127,142 @@ const maxChoices = 1 << 16
 
 // domain lists the values of n: a scalar is one value, {choices} a list, {range} is
 // expanded. Nil is def.
-func (r *recommender) domain(n *node, style rangeStyle, def ...string) []*node {
+func (r *recommender) domain(n *document.Node, style rangeStyle, def ...string) []*document.Node {
 	switch {
 	case n == nil:
-		out := make([]*node, len(def))
+		out := make([]*document.Node, len(def))
 		for i, text := range def {
 			out[i] = literal(text)
 		}
 		return out
-	case !n.isDomain():
-		if n.kind == mapKind || n.kind == listKind {
-			r.f.badType(n, "invalid type: "+n.describe()+", expected one value, {choices: [...]} or {range: {...}}")
+	case !isDomain(n):
+		if n.Kind == document.Map || n.Kind == document.List {
+			r.f.Malformed(n, "invalid type: "+n.Describe()+", expected one value, {choices: [...]} or {range: {...}}")
 		}
-		return []*node{n}
-	case n.get("choices") != nil:
-		r.f.mapping(n, "a domain", []string{"choices"})
-		return r.choices(n.get("choices"))
+		return []*document.Node{n}
+	case n.Get("choices") != nil:
+		r.f.Mapping(n, "a domain", []string{"choices"})
+		return r.choices(n.Get("choices"))
 	}
-	return r.rangeOf(r.f.mapping(n, "a domain", []string{"range"}), style)
+	return r.rangeOf(r.f.Mapping(n, "a domain", []string{"range"}), style)
 }
 
 // literal is a default value: a number, a boolean or a word.
-func literal(text string) *node {
+func literal(text string) *document.Node {
 	switch {
 	case text == "true" || text == "false":
-		return &node{kind: boolKind, text: text}
+		return &document.Node{Kind: document.Bool, Text: text}
 	case text != "" && (text[0] >= '0' && text[0] <= '9'):
-		if n, err := number(text); err == nil {
+		if n, err := document.NumberNode(text); err == nil {
 			return n
 		}
 	}
-	return &node{kind: stringKind, text: text}
+	return &document.Node{Kind: document.String, Text: text}
 }
 
-func (r *recommender) choices(n *node) []*node {
-	if n.kind != listKind || len(n.items) == 0 {
-		r.f.badType(n, "choices must be a non-empty list")
+func (r *recommender) choices(n *document.Node) []*document.Node {
+	if n.Kind != document.List || len(n.Items) == 0 {
+		r.f.Malformed(n, "choices must be a non-empty list")
 		return nil
 	}
 	seen := map[string]bool{}
-	for _, v := range n.items {
-		if seen[v.key()] {
-			r.f.badType(v, "choices must be unique: "+v.textOf()+" is given twice")
+	for _, v := range n.Items {
+		if seen[valueKey(v)] {
+			r.f.Malformed(v, "choices must be unique: "+v.String()+" is given twice")
 		}
-		seen[v.key()] = true
+		seen[valueKey(v)] = true
 	}
-	return n.items
+	return n.Items
 }
 
 // valueRange is a range as written, checked.
 type valueRange struct {
-	mapping
+	document.Mapping
 	low, high           float64
 	stepped, log, whole bool // whole: of integers
 }
 
 // readRange reads the range under m; false with faults.
-func (r *recommender) readRange(m mapping) (g valueRange, ok bool) {
-	g.mapping = m.sub("range", "a range", []string{"min", "max", "step", "scale"})
+func (r *recommender) readRange(m document.Mapping) (g valueRange, ok bool) {
+	g.Mapping = m.Sub("range", "a range", []string{"min", "max", "step", "scale"})
 	for _, key := range [...]string{"min", "max"} {
-		if g.get(key) == nil {
-			g.missing(key)
+		if g.Get(key) == nil {
+			g.Missing(key)
 		}
 	}
-	low, high, step := g.float("min", notNull), g.float("max", notNull), g.float("step", notNull)
-	if g.log = g.enum("scale", "linear", "log").v == 1; !low.set || !high.set {
+	low, high, step := g.Float("min", document.NotNull), g.Float("max", document.NotNull), g.Float("step", document.NotNull)
+	if g.log = g.Enum("scale", "linear", "log").Value == 1; !low.Set || !high.Set {
 		return g, false
 	}
-	g.low, g.high, g.stepped = low.v, high.v, step.set
-	g.whole = g.get("min").kind == intKind && g.get("max").kind == intKind && (!step.set || g.get("step").kind == intKind)
-	g.rule(g.low <= g.high, "max", "max must be at least min")
-	g.rule(!math.IsInf(g.low, 0) && !math.IsInf(g.high, 0), "max", "a range must be finite")
-	g.rule(!g.log || g.low > 0, "min", "a log range needs min > 0")
-	g.rule(!g.log || !step.set, "step", "a log range takes no step")
-	g.rule(!step.set || step.v > 0, "step", "step must be positive")
-	g.rule(step.set || g.log || !g.whole || g.low == g.high, "step", "an integer range needs a step")
-	if !r.f.ok() {
+	g.low, g.high, g.stepped = low.Value, high.Value, step.Set
+	g.whole = g.Get("min").Kind == document.Int && g.Get("max").Kind == document.Int && (!step.Set || g.Get("step").Kind == document.Int)
+	g.Require(g.low <= g.high, "max", "max must be at least min")
+	g.Require(!math.IsInf(g.low, 0) && !math.IsInf(g.high, 0), "max", "a range must be finite")
+	g.Require(!g.log || g.low > 0, "min", "a log range needs min > 0")
+	g.Require(!g.log || !step.Set, "step", "a log range takes no step")
+	g.Require(!step.Set || step.Value > 0, "step", "step must be positive")
+	g.Require(step.Set || g.log || !g.whole || g.low == g.high, "step", "an integer range needs a step")
+	if !r.f.OK() {
 		return g, false
 	}
-	listed := g.whole || step.set
-	count := (g.high - g.low) / max(step.or(1), 1e-300)
-	g.rule(!listed || count < maxChoices, "max", fmt.Sprintf("the range has more than %d values", maxChoices))
-	return g, r.f.ok()
+	listed := g.whole || step.Set
+	count := (g.high - g.low) / max(step.Or(1), 1e-300)
+	g.Require(!listed || count < maxChoices, "max", fmt.Sprintf("the range has more than %d values", maxChoices))
+	return g, r.f.OK()
 }
 
-func (r *recommender) rangeOf(m mapping, style rangeStyle) []*node {
+func (r *recommender) rangeOf(m document.Mapping, style rangeStyle) []*document.Node {
 	g, ok := r.readRange(m)
 	switch {
 	case !ok:
 		return nil
 	case g.low == g.high:
-		return []*node{g.get("min")}
+		return []*document.Node{g.Get("min")}
 	case g.stepped:
-		return stepped(g.mapping, style)
+		return stepped(g.Mapping, style)
 	case g.log && g.whole:
 		return everyInteger(g.low, g.high)
 	case style == floatRange:
-		return []*node{g.get("min"), g.get("max")}
+		return []*document.Node{g.Get("min"), g.Get("max")}
 	}
-	r.continuous = append(r.continuous, g.path)
+	r.continuous = append(r.continuous, g.Path)
 	return evenly(g.low, g.high, g.log)
 }
 
 // stepped lists min, min+step, ... up to max.
-func stepped(g mapping, style rangeStyle) []*node {
-	var out []*node
-	whole := g.get("min").kind == intKind && g.get("step").kind == intKind
+func stepped(g document.Mapping, style rangeStyle) []*document.Node {
+	var out []*document.Node
+	whole := g.Get("min").Kind == document.Int && g.Get("step").Kind == document.Int
 	if style == floatRange && !whole {
-		high, step := g.get("max").float(), g.get("step").float()
-		for v := g.get("min").float(); v <= high; v += step {
-			out = append(out, floatNode(v))
+		high, step := g.Get("max").Number(), g.Get("step").Number()
+		for v := g.Get("min").Number(); v <= high; v += step {
+			out = append(out, document.FloatNode(v))
 		}
 		return out
 	}
-	low, high, step := rational(g.get("min")), rational(g.get("max")), rational(g.get("step"))
+	low, high, step := rational(g.Get("min")), rational(g.Get("max")), rational(g.Get("step"))
 	for v := low; v.Cmp(high) <= 0; v = new(big.Rat).Add(v, step) {
 		if whole {
 			out = append(out, literal(v.Num().String()))
 			continue
 		}
 		f, _ := v.Float64()
-		out = append(out, floatNode(f))
+		out = append(out, document.FloatNode(f))
 	}
 	return out
 }
 
 // rational is the decimal number that the text says.
-func rational(n *node) *big.Rat {
-	v, ok := new(big.Rat).SetString(n.text)
+func rational(n *document.Node) *big.Rat {
+	v, ok := new(big.Rat).SetString(n.Text)
 	if !ok {
-		panic("scenario: a number node holds " + n.text)
+		panic("scenario: a number node holds " + n.Text)
 	}
 	return v
 }
 
-func everyInteger(low, high float64) []*node {
-	var out []*node
+func everyInteger(low, high float64) []*document.Node {
+	var out []*document.Node
 	for v := low; v <= high; v++ {
 		out = append(out, literal(fmt.Sprintf("%.0f", v)))
 	}
@@ -305,8 +270,8 @@ func everyInteger(low, high float64) []*node {
 }
 
 // evenly spreads values over a continuous range.
-func evenly(low, high float64, log bool) []*node {
-	out := make([]*node, continuous)
+func evenly(low, high float64, log bool) []*document.Node {
+	out := make([]*document.Node, continuous)
 	for i := range out {
 		part := float64(i) / (continuous - 1)
 		v := low + float64((high-low)*part)
@@ -316,7 +281,7 @@ func evenly(low, high float64, log bool) []*node {
 		if i == continuous-1 {
 			v = high
 		}
-		out[i] = floatNode(v)
+		out[i] = document.FloatNode(v)
 	}
 	return out
 }

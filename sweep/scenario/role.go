@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
@@ -76,9 +77,9 @@ func count(v uint64) int { return int(min(v, maxCount)) }
 // complete checks what the document says together, in the order of spec
 // engine-args 2.2, and fills in what it leaves out.
 func (d *launchDoc) complete() *Role {
-	r := &Role{ContextParallel: 1, MTPSeedGiven: d.mtpSeed.set, BlocksGiven: d.blocks.set}
+	r := &Role{ContextParallel: 1, MTPSeedGiven: d.mtpSeed.Set, BlocksGiven: d.blocks.Set}
 	c := &r.Rank
-	c.Backend, c.Role = engine.Backend(d.backend.v), engine.Role(d.role.v)
+	c.Backend, c.Role = engine.Backend(d.backend.Value), engine.Role(d.role.Value)
 	d.limits(c)
 	d.features(c)
 	d.speculation(r)
@@ -86,87 +87,74 @@ func (d *launchDoc) complete() *Role {
 	d.sglangRules(c)
 	d.parallelism(r)
 	d.timingRules(r)
-	if d.queuePolicy.set {
-		r.QueuePolicy = queuePolicies[d.queuePolicy.v]
+	if d.queuePolicy.Set {
+		r.QueuePolicy = queuePolicies[d.queuePolicy.Value]
 	}
 	return r
 }
 
-// positive checks that a written count is not 0.
-func (m mapping) positive(o opt[uint64], key string) {
-	m.rule(!o.set || o.v > 0, key, key+" must be positive")
-}
-
 func (d *launchDoc) limits(c *engine.Config) {
 	e := d.engine
-	e.positive(d.blocks, "num_gpu_blocks")
-	e.rule(d.blocks.v <= maxBlocks, "num_gpu_blocks", fmt.Sprintf("num_gpu_blocks must be at most %d, got %d", maxBlocks, d.blocks.v))
-	e.positive(d.blockSize, "block_size")
+	e.RequirePositive(d.blocks, "num_gpu_blocks")
+	e.Require(d.blocks.Value <= maxBlocks, "num_gpu_blocks", fmt.Sprintf("num_gpu_blocks must be at most %d, got %d", maxBlocks, d.blocks.Value))
+	e.RequirePositive(d.blockSize, "block_size")
 	if c.Backend != engine.SGLang {
-		e.fits(!d.blockSize.set || d.blockSize.v != 1, "block_size", "vLLM/TRT-LLM block_size must be at least two")
+		e.RequireCompatible(!d.blockSize.Set || d.blockSize.Value != 1, "block_size", "vLLM/TRT-LLM block_size must be at least two")
 	}
-	e.rule(d.blockSize.v <= maxBlockSize, "block_size", fmt.Sprintf("block_size must be at most %d, got %d", maxBlockSize, d.blockSize.v))
-	e.positive(d.maxModelLen, "max_model_len")
-	e.positive(d.maxSeqs, "max_num_seqs")
-	e.positive(d.maxBatch, "max_num_batched_tokens")
-	c.Blocks, c.BlockSize = int(min(d.blocks.v, maxBlocks)), int(min(d.blockSize.or(defaultBlockSize[c.Backend]), maxBlockSize))
-	c.MaxModelLen = count(d.maxModelLen.v)
-	c.MaxNumSeqs = count(d.maxSeqs.orUnlimited(defaultMaxSeqs))
-	c.MaxNumBatchedTokens = count(d.maxBatch.orUnlimited(defaultMaxBatch))
-}
-
-// orUnlimited is the value, 0 for null, def when nothing was written.
-func (o opt[T]) orUnlimited(def T) T {
-	if o.null {
-		return o.v
-	}
-	return o.or(def)
+	e.Require(d.blockSize.Value <= maxBlockSize, "block_size", fmt.Sprintf("block_size must be at most %d, got %d", maxBlockSize, d.blockSize.Value))
+	e.RequirePositive(d.maxModelLen, "max_model_len")
+	e.RequirePositive(d.maxSeqs, "max_num_seqs")
+	e.RequirePositive(d.maxBatch, "max_num_batched_tokens")
+	c.Blocks, c.BlockSize = int(min(d.blocks.Value, maxBlocks)), int(min(d.blockSize.Or(defaultBlockSize[c.Backend]), maxBlockSize))
+	c.MaxModelLen = count(d.maxModelLen.Value)
+	c.MaxNumSeqs = count(d.maxSeqs.OrUnlimited(defaultMaxSeqs))
+	c.MaxNumBatchedTokens = count(d.maxBatch.OrUnlimited(defaultMaxBatch))
 }
 
 func (d *launchDoc) features(c *engine.Config) {
 	e := d.engine
-	e.positive(d.scheduleInterval, "prefill_schedule_interval")
-	e.fits(d.scheduleInterval.or(1) == 1 || c.Backend == engine.VLLM, "prefill_schedule_interval",
+	e.RequirePositive(d.scheduleInterval, "prefill_schedule_interval")
+	e.RequireCompatible(d.scheduleInterval.Or(1) == 1 || c.Backend == engine.VLLM, "prefill_schedule_interval",
 		"prefill_schedule_interval is supported only for backend=vllm; use prefill_decode_interval for backend=sglang")
-	e.fits(d.decodeInterval.v == 0 || c.Backend == engine.SGLang, "prefill_decode_interval",
+	e.RequireCompatible(d.decodeInterval.Value == 0 || c.Backend == engine.SGLang, "prefill_decode_interval",
 		"prefill_decode_interval is supported only for backend=sglang")
-	e.fits(d.chunked.or(true) || c.Backend != engine.SGLang, "enable_chunked_prefill",
+	e.RequireCompatible(d.chunked.Or(true) || c.Backend != engine.SGLang, "enable_chunked_prefill",
 		"enable_chunked_prefill=false is not supported for backend=sglang")
 	for _, ratio := range [...]struct {
-		o   opt[float64]
+		o   document.Opt[float64]
 		key string
 	}{{d.speedup, "speedup_ratio"}, {d.decodeSpeedup, "decode_speedup_ratio"}} {
-		e.rule(finite(ratio.o.v, 0), ratio.key, ratio.key+" must be finite and non-negative")
+		e.Require(document.FiniteFrom(ratio.o.Value, 0), ratio.key, ratio.key+" must be finite and non-negative")
 	}
-	c.PrefillScheduleInterval = count(d.scheduleInterval.or(1))
-	c.PrefillDecodeInterval = count(d.decodeInterval.v)
-	c.PrefixCaching, c.ChunkedPrefill = d.prefixCaching.or(true), d.chunked.or(true)
-	c.PreemptFIFO = d.preemption.v == 1
-	c.SpeedupRatio, c.DecodeSpeedupRatio = d.speedup.or(1), d.decodeSpeedup.or(1)
+	c.PrefillScheduleInterval = count(d.scheduleInterval.Or(1))
+	c.PrefillDecodeInterval = count(d.decodeInterval.Value)
+	c.PrefixCaching, c.ChunkedPrefill = d.prefixCaching.Or(true), d.chunked.Or(true)
+	c.PreemptFIFO = d.preemption.Value == 1
+	c.SpeedupRatio, c.DecodeSpeedupRatio = d.speedup.Or(1), d.decodeSpeedup.Or(1)
 }
 
 func (d *launchDoc) speculation(r *Role) {
 	e, c := d.engine, &r.Rank
-	c.MTPSeed = d.mtpSeed.or(defaultMTPSeed)
-	if aic := d.timing.aic.nextN; !d.nextN.set && aic.v > 0 {
+	c.MTPSeed = d.mtpSeed.Or(defaultMTPSeed)
+	if aic := d.timing.aic.nextN; !d.nextN.Set && aic.Value > 0 {
 		d.nextN = aic
 	}
-	if !d.nextN.set {
-		e.rule(!d.rates.set, "aic_nextn_accept_rates", "aic_nextn_accept_rates requires aic_nextn")
+	if !d.nextN.Set {
+		e.Require(!d.rates.Set, "aic_nextn_accept_rates", "aic_nextn_accept_rates requires aic_nextn")
 		return
 	}
-	if d.nextN.v < 1 || d.nextN.v > maxDraftTokens {
-		e.rule(false, "aic_nextn", fmt.Sprintf("aic_nextn must be in 1..=5, got %d", d.nextN.v))
+	if d.nextN.Value < 1 || d.nextN.Value > maxDraftTokens {
+		e.Require(false, "aic_nextn", fmt.Sprintf("aic_nextn must be in 1..=5, got %d", d.nextN.Value))
 		return
 	}
-	e.fits(c.DecodeSpeedupRatio == 1, "aic_nextn",
+	e.RequireCompatible(c.DecodeSpeedupRatio == 1, "aic_nextn",
 		"aic_nextn requires decode_speedup_ratio=1.0 because MTP output acceleration is modeled by burst sampling")
-	rates, text, err := acceptRates(d.rates.v, int(d.nextN.v))
+	rates, text, err := acceptRates(d.rates.Value, int(d.nextN.Value))
 	if err != nil {
-		e.rule(false, "aic_nextn_accept_rates", err.Error())
+		e.Require(false, "aic_nextn_accept_rates", err.Error())
 		return
 	}
-	c.NextN, c.AcceptRates, r.AcceptRates = int(d.nextN.v), rates, text
+	c.NextN, c.AcceptRates, r.AcceptRates = int(d.nextN.Value), rates, text
 }
 
 // acceptRates normalises a list of conditional acceptance rates to n entries:
@@ -184,7 +172,7 @@ func acceptRates(text string, n int) ([]float64, string, error) {
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return nil, "", fmt.Errorf("invalid aic_nextn_accept_rates value %q: invalid float literal", part)
 		}
-		if !fraction(v) {
+		if !document.IsFraction(v) {
 			return nil, "", fmt.Errorf("aic_nextn_accept_rates[%d] must be finite and in [0, 1], got %s", i, plainFloat(v))
 		}
 		rates = append(rates, v)
@@ -215,53 +203,53 @@ func plainFloat(v float64) string {
 
 func (d *launchDoc) handoff(r *Role) {
 	e := d.engine
-	e.rule(!d.transferBytes.set || d.transferBytes.v > 0, "kv_transfer_bytes_per_token", "kv_transfer_bytes_per_token must be positive")
-	e.rule(finite(d.bandwidth.v, 0), "kv_transfer_bandwidth", "kv_transfer_bandwidth must be finite and non-negative")
-	r.Transfer = KVTransfer{BytesPerToken: float64(d.transferBytes.v), BandwidthGBps: d.bandwidth.v,
-		BytesAuto: d.transferAuto, DestinationMissing: d.transferMode.v == 1, FairShare: d.contention.v == 1}
+	e.Require(!d.transferBytes.Set || d.transferBytes.Value > 0, "kv_transfer_bytes_per_token", "kv_transfer_bytes_per_token must be positive")
+	e.Require(document.FiniteFrom(d.bandwidth.Value, 0), "kv_transfer_bandwidth", "kv_transfer_bandwidth must be finite and non-negative")
+	r.Transfer = KVTransfer{BytesPerToken: float64(d.transferBytes.Value), BandwidthGBps: d.bandwidth.Value,
+		BytesAuto: d.transferAuto, DestinationMissing: d.transferMode.Value == 1, FairShare: d.contention.Value == 1}
 }
 
 func (d *launchDoc) sglangRules(c *engine.Config) {
 	s := d.sglang
-	c.SGLang = engine.SGLangConfig{LPM: d.policy.v == 1,
-		MaxPrefillTokens:   count(d.maxPrefill.or(defaultMaxPrefill)),
-		ChunkedPrefillSize: count(d.chunk.or(defaultChunk)),
-		ClipMaxNewTokens:   count(d.clip.or(defaultClip)),
-		Conservativeness:   d.conservativeness.or(1)}
-	s.rule(d.maxPrefill.or(1) > 0, "max_prefill_tokens", "sglang.max_prefill_tokens must be positive")
-	s.rule(d.chunk.or(1) > 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be positive")
-	s.rule(finite(d.conservativeness.v, 0), "schedule_conservativeness", "sglang.schedule_conservativeness must be finite and non-negative")
+	c.SGLang = engine.SGLangConfig{LPM: d.policy.Value == 1,
+		MaxPrefillTokens:   count(d.maxPrefill.Or(defaultMaxPrefill)),
+		ChunkedPrefillSize: count(d.chunk.Or(defaultChunk)),
+		ClipMaxNewTokens:   count(d.clip.Or(defaultClip)),
+		Conservativeness:   d.conservativeness.Or(1)}
+	s.Require(d.maxPrefill.Or(1) > 0, "max_prefill_tokens", "sglang.max_prefill_tokens must be positive")
+	s.Require(d.chunk.Or(1) > 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be positive")
+	s.Require(document.FiniteFrom(d.conservativeness.Value, 0), "schedule_conservativeness", "sglang.schedule_conservativeness must be finite and non-negative")
 	if c.Backend == engine.SGLang && c.BlockSize > 0 {
-		s.fits(c.SGLang.ChunkedPrefillSize%c.BlockSize == 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be divisible by block_size")
+		s.RequireCompatible(c.SGLang.ChunkedPrefillSize%c.BlockSize == 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be divisible by block_size")
 	}
 }
 
 // parallelism fills in what measured timing says where the launch keys are silent.
 func (d *launchDoc) parallelism(r *Role) {
-	d.positive(d.dp, "dp_size")
-	d.positive(d.tp, "tensor_parallel_size")
-	d.mapping.rule(d.tp.v <= math.MaxUint32, "tensor_parallel_size", "tensor_parallel_size exceeds the engine contract")
+	d.RequirePositive(d.dp, "dp_size")
+	d.RequirePositive(d.tp, "tensor_parallel_size")
+	d.Mapping.Require(d.tp.Value <= math.MaxUint32, "tensor_parallel_size", "tensor_parallel_size exceeds the engine contract")
 	for _, p := range [...]struct {
-		o   opt[uint64]
+		o   document.Opt[uint64]
 		key string
 	}{{d.dp, "dp_size"}, {d.tp, "tensor_parallel_size"}} {
-		d.mapping.rule(p.o.v <= maxParallel || p.o.v > math.MaxUint32, p.key, fmt.Sprintf("%s must be at most %d, got %d", p.key, maxParallel, p.o.v))
+		d.Mapping.Require(p.o.Value <= maxParallel || p.o.Value > math.MaxUint32, p.key, fmt.Sprintf("%s must be at most %d, got %d", p.key, maxParallel, p.o.Value))
 	}
-	d.mapping.rule(finite(d.startup.v, 0), "startup_time", "startup_time must be finite and non-negative")
-	d.mapping.rule(d.startup.v <= maxStartupSeconds || math.IsInf(d.startup.v, 1), "startup_time", "startup_time must be at most 1e12 seconds")
+	d.Mapping.Require(document.FiniteFrom(d.startup.Value, 0), "startup_time", "startup_time must be finite and non-negative")
+	d.Mapping.Require(d.startup.Value <= maxStartupSeconds || math.IsInf(d.startup.Value, 1), "startup_time", "startup_time must be at most 1e12 seconds")
 	for i, key := range fractionKeys {
-		d.mapping.rule(fraction(d.fractions[i].v), key, key+" must be finite and in [0, 1]")
+		d.Mapping.Require(document.IsFraction(d.fractions[i].Value), key, key+" must be finite and in [0, 1]")
 	}
 	aic := &d.timing.aic
-	r.DPSize = int(min(d.dp.or(aic.attentionDP.or(1)), maxParallel))
-	r.TensorParallel = int(min(d.tp.or(aic.tp.or(1)), maxParallel))
-	if aic.cp.set {
-		r.ContextParallel = int(min(aic.cp.v, maxParallel))
+	r.DPSize = int(min(d.dp.Or(aic.attentionDP.Or(1)), maxParallel))
+	r.TensorParallel = int(min(d.tp.Or(aic.tp.Or(1)), maxParallel))
+	if aic.cp.Set {
+		r.ContextParallel = int(min(aic.cp.Value, maxParallel))
 	}
-	r.StartupMs = d.startup.v * 1000
+	r.StartupMs = d.startup.Value * 1000
 	r.Rank.DPSize = r.DPSize
 	c := &r.Rank
 	if c.Backend == engine.SGLang && c.SGLang.ChunkedPrefillSize > 0 && r.DPSize > 0 && c.SGLang.ChunkedPrefillSize/r.DPSize == 0 {
-		d.mapping.fits(false, "dp_size", fmt.Sprintf("SGLang attention DP size %d reduces chunked_prefill_size=%d to zero", r.DPSize, c.SGLang.ChunkedPrefillSize))
+		d.Mapping.RequireCompatible(false, "dp_size", fmt.Sprintf("SGLang attention DP size %d reduces chunked_prefill_size=%d to zero", r.DPSize, c.SGLang.ChunkedPrefillSize))
 	}
 }

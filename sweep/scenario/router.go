@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/timing"
 )
@@ -23,8 +24,8 @@ type Router struct {
 
 // routerDoc is what a document says about placement.
 type routerDoc struct {
-	origin    string // of config
-	at        *node  // where config stands in a larger document, nil alone
+	origin    string         // of config
+	at        *document.Node // where config stands in a larger document, nil alone
 	kv        bool
 	config    []byte // JSON, nil: none
 	policy    string // path, wins over the one in config
@@ -74,9 +75,9 @@ func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) 
 func (d *routerDoc) fault(err error) error {
 	var list []error
 	for _, e := range unjoin(err) {
-		f := &Fault{Origin: d.origin, Msg: e.Error()}
+		f := &document.Fault{Origin: d.origin, Msg: e.Error()}
 		if d.at != nil {
-			f.Line, f.Path = d.at.line, d.at.path
+			f.Line, f.Path = d.at.Line, d.at.Path
 		}
 		list = append(list, f)
 	}
@@ -97,14 +98,14 @@ func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Poli
 	if err != nil {
 		return nil, err
 	}
-	n, err := parseYAML(path, text)
+	n, err := document.ParseYAML(path, text)
 	if err != nil {
 		return nil, err
 	}
 	if n == nil {
-		n = &node{}
+		n = &document.Node{}
 	}
-	p, err := router.ParsePolicy(path, n.router())
+	p, err := router.ParsePolicy(path, routerNode(n))
 	if err == nil {
 		err = doc.Check(p)
 	}
@@ -117,33 +118,33 @@ func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Poli
 	return p, nil
 }
 
-// router is the value as the router's readers take it.
-func (n *node) router() *router.Node {
-	out := &router.Node{Line: n.line, Column: n.col, Text: n.raw}
-	switch n.kind {
-	case boolKind:
-		out.Value = n.text == "true"
-	case intKind:
-		if v, err := strconv.ParseInt(n.text, 10, 64); err == nil {
+// routerNode is the value as the router's readers take it.
+func routerNode(n *document.Node) *router.Node {
+	out := &router.Node{Line: n.Line, Column: n.Column, Text: n.Raw}
+	switch n.Kind {
+	case document.Bool:
+		out.Value = n.Text == "true"
+	case document.Int:
+		if v, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
 			out.Value = v
 		} else {
-			v, _ := strconv.ParseUint(n.text, 10, 64)
+			v, _ := strconv.ParseUint(n.Text, 10, 64)
 			out.Value = v
 		}
-	case floatKind:
-		out.Value = n.float()
-	case stringKind:
-		out.Value = n.text
-	case listKind:
-		items := make([]*router.Node, len(n.items))
-		for i, v := range n.items {
-			items[i] = v.router()
+	case document.Float:
+		out.Value = n.Number()
+	case document.String:
+		out.Value = n.Text
+	case document.List:
+		items := make([]*router.Node, len(n.Items))
+		for i, v := range n.Items {
+			items[i] = routerNode(v)
 		}
 		out.Value = items
-	case mapKind:
-		pairs := make([]router.Pair, len(n.items))
-		for i, v := range n.items {
-			pairs[i] = router.Pair{Key: n.keys[i], Value: v.router()}
+	case document.Map:
+		pairs := make([]router.Pair, len(n.Items))
+		for i, v := range n.Items {
+			pairs[i] = router.Pair{Key: n.Keys[i], Value: routerNode(v)}
 		}
 		out.Value = pairs
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // TestPolicyFileIsCheckedUnderEveryRouter: a round robin uses no policy file, but a
@@ -42,7 +44,7 @@ func TestPolicyFileIsCheckedUnderEveryRouter(t *testing.T) {
 			if want == "" && err == nil {
 				continue
 			}
-			if want == "" || !errors.Is(err, ErrInput) || !strings.HasPrefix(err.Error(), path+": "+want) {
+			if want == "" || !errors.Is(err, document.ErrInput) || !strings.HasPrefix(err.Error(), path+": "+want) {
 				t.Errorf("%s, %q:\n got %v\nwant %s", mode, c.text, err, want)
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
@@ -176,7 +177,7 @@ func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolCon
 	}
 	model, blocks, err := role.resolve(resolve)
 	if err != nil {
-		if _, placed := err.(*Fault); placed {
+		if _, placed := err.(*document.Fault); placed {
 			return sim.PoolConfig{}, err
 		}
 		return sim.PoolConfig{}, fmt.Errorf("%s engine: %w", rank.Role, err)
@@ -230,7 +231,7 @@ func (r *Run) transfer(ask TimingResolver) (sim.TransferConfig, error) {
 			req = r.Prefill.request()
 		}
 		if req.Model == "" || ask == nil {
-			return sim.TransferConfig{}, &Fault{Path: "kv_transfer.bytes_per_token",
+			return sim.TransferConfig{}, &document.Fault{Path: "kv_transfer.bytes_per_token",
 				Msg: "auto needs the prefill role's model, which only aic timing names: give an integer"}
 		}
 		a, err := ask(TimingQuery{TransferBytes: &req})
@@ -261,7 +262,7 @@ func (r *Run) seal(files *Files) error {
 	}
 	if r.Planner != nil {
 		if err := r.Planner.seal(files); err != nil {
-			return &Fault{Path: warmupKey, Msg: err.Error()}
+			return &document.Fault{Path: warmupKey, Msg: err.Error()}
 		}
 	}
 	return nil

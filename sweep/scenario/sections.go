@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
@@ -29,25 +30,6 @@ var (
 	routerModes       = []string{"round_robin", "kv_router"}
 )
 
-// either reads one of two spellings of a key.
-func (m mapping) either(a, b string) string {
-	if m.get(b) == nil {
-		return a
-	}
-	if m.get(a) != nil {
-		m.f.badType(m.get(b), "duplicate field `"+a+"`: "+b+" is the same")
-	}
-	return b
-}
-
-// int narrows an optional count for checks that refuse what is out of range.
-func (o opt[T]) int(def int) int {
-	if v, ok := any(o.v).(uint64); ok && o.set {
-		return int(min(v, math.MaxInt))
-	}
-	return def
-}
-
 // pathOf finds a file that a document names: relative to the document's folder, or
 // else to the working directory.
 func pathOf(dir, path string) string {
@@ -63,90 +45,90 @@ func pathOf(dir, path string) string {
 	return beside
 }
 
-// workloadSection reads one variant of workload; nil with faults.
-func (f *faults) workloadSection(n *node, dir string) *Workload {
-	m := f.mapping(n, "a mapping", workloadKeys)
-	hasTrace, hasSynthetic := m.get("trace") != nil, m.get("synthetic") != nil
+// readWorkload reads one variant of workload; nil with faults.
+func readWorkload(f *document.Faults, n *document.Node, dir string) *Workload {
+	m := f.Mapping(n, "a mapping", workloadKeys)
+	hasTrace, hasSynthetic := m.Get("trace") != nil, m.Get("synthetic") != nil
 	if hasTrace == hasSynthetic {
-		f.badType(m.node, "give either trace or synthetic")
+		f.Malformed(m.Node, "give either trace or synthetic")
 		return nil
 	}
 	if hasTrace {
-		return f.traceSection(m, dir)
+		return readTrace(f, m, dir)
 	}
-	return f.syntheticSection(m)
+	return readSynthetic(f, m)
 }
 
 // loadControl reads the load keys, which stand in m or in its synthetic mapping.
 type loadControl struct {
-	at                         mapping
-	concurrency                opt[uint64]
-	rate, interval, speedup    opt[float64]
-	seed                       opt[uint64]
+	at                         document.Mapping
+	concurrency                document.Opt[uint64]
+	rate, interval, speedup    document.Opt[float64]
+	seed                       document.Opt[uint64]
 	concurrencyKey, speedupKey string
 }
 
-func (m mapping) load() loadControl {
-	c := loadControl{at: m, concurrencyKey: m.either("concurrency", "replay_concurrency"), speedupKey: m.either("arrival_speedup", "arrival_speedup_ratio")}
-	c.concurrency, c.rate = m.uint(c.concurrencyKey, 64, orNull), m.float("request_rate", orNull)
-	c.interval, c.seed = m.float("arrival_interval_ms", orNull), m.u64("arrival_seed", orNull)
-	c.speedup = m.float(c.speedupKey, notNull)
+func readLoad(m document.Mapping) loadControl {
+	c := loadControl{at: m, concurrencyKey: m.Alias("concurrency", "replay_concurrency"), speedupKey: m.Alias("arrival_speedup", "arrival_speedup_ratio")}
+	c.concurrency, c.rate = m.Uint(c.concurrencyKey, 64, document.OrNull), m.Float("request_rate", document.OrNull)
+	c.interval, c.seed = m.Float("arrival_interval_ms", document.OrNull), m.Uint64("arrival_seed", document.OrNull)
+	c.speedup = m.Float(c.speedupKey, document.NotNull)
 	return c
 }
 
-func (f *faults) syntheticSection(m mapping) *Workload {
-	for i, key := range m.keys {
+func readSynthetic(f *document.Faults, m document.Mapping) *Workload {
+	for i, key := range m.Keys {
 		if key != "synthetic" && !slices.Contains(loadKeys, key) && slices.Contains(workloadKeys, key) {
-			f.badType(m.items[i], key+" belongs to trace workloads")
+			f.Malformed(m.Items[i], key+" belongs to trace workloads")
 		}
 	}
-	s := m.sub("synthetic", "a mapping", append(slices.Clone(syntheticKeys), loadKeys...))
-	at, ok := m.loadPlace(s)
+	s := m.Sub("synthetic", "a mapping", append(slices.Clone(syntheticKeys), loadKeys...))
+	at, ok := findLoadKeys(m, s)
 	if !ok {
 		return nil
 	}
-	c := at.load()
+	c := readLoad(at)
 	w := workload.DefaultSynthetic()
-	requests := s.either("requests", "request_count")
+	requests := s.Alias("requests", "request_count")
 	for _, key := range [...]string{"input_tokens", "output_tokens", requests} {
-		if s.get(key) == nil {
-			s.missing(key)
+		if s.Get(key) == nil {
+			s.Missing(key)
 		}
 	}
-	w.InputTokens, w.OutputTokens = s.uint("input_tokens", 64, notNull).int(0), s.uint("output_tokens", 64, notNull).int(0)
-	w.Requests = s.uint(requests, 64, notNull).int(0)
-	w.TurnsPerSession = s.uint("turns_per_session", 64, notNull).int(1)
-	w.PrefixGroups = s.uint("num_prefix_groups", 64, notNull).int(0)
-	w.InterTurnDelayMs, w.SharedPrefixRatio = s.float("inter_turn_delay_ms", notNull).or(0), s.float("shared_prefix_ratio", notNull).or(0)
+	w.InputTokens, w.OutputTokens = s.Uint("input_tokens", 64, document.NotNull).Int(0), s.Uint("output_tokens", 64, document.NotNull).Int(0)
+	w.Requests = s.Uint(requests, 64, document.NotNull).Int(0)
+	w.TurnsPerSession = s.Uint("turns_per_session", 64, document.NotNull).Int(1)
+	w.PrefixGroups = s.Uint("num_prefix_groups", 64, document.NotNull).Int(0)
+	w.InterTurnDelayMs, w.SharedPrefixRatio = s.Float("inter_turn_delay_ms", document.NotNull).Or(0), s.Float("shared_prefix_ratio", document.NotNull).Or(0)
 	c.control(&w)
-	if !f.ok() {
+	if !f.OK() {
 		return nil
 	}
 	place := map[string]struct {
-		at  mapping
+		at  document.Mapping
 		key string
 	}{"request_count": {s, requests}, "replay_concurrency": {at, c.concurrencyKey}, "arrival_speedup_ratio": {at, c.speedupKey},
 		"request_rate": {at, "request_rate"}, "arrival_interval_ms": {at, "arrival_interval_ms"}}
 	for _, k := range syntheticFaults(&w) {
 		if p, ok := place[k.key]; ok {
-			f.brokenAt(p.at.node, p.key, k.msg)
+			f.InvalidAt(p.at.Node, p.key, k.msg)
 		} else {
-			f.brokenAt(s.node, k.key, k.msg)
+			f.InvalidAt(s.Node, k.key, k.msg)
 		}
 	}
-	return &Workload{Synthetic: &w, ArrivalSeedGiven: c.seed.set, MaxSimTimeMs: math.Inf(1)}
+	return &Workload{Synthetic: &w, ArrivalSeedGiven: c.seed.Set, MaxSimTimeMs: math.Inf(1)}
 }
 
-// loadPlace is the mapping in which the load keys stand: m, or its synthetic mapping
+// findLoadKeys is the mapping in which the load keys stand: m, or its synthetic mapping
 // s; false if they stand in both.
-func (m mapping) loadPlace(s mapping) (mapping, bool) {
+func findLoadKeys(m document.Mapping, s document.Mapping) (document.Mapping, bool) {
 	isLoad := func(key string) bool { return slices.Contains(loadKeys, key) }
-	i := slices.IndexFunc(s.keys, isLoad)
+	i := slices.IndexFunc(s.Keys, isLoad)
 	if i < 0 {
 		return m, true
 	}
-	if slices.ContainsFunc(m.keys, isLoad) {
-		m.f.badType(s.items[i], "load keys stand in workload and in workload.synthetic: give them in one place")
+	if slices.ContainsFunc(m.Keys, isLoad) {
+		m.Faults.Malformed(s.Items[i], "load keys stand in workload and in workload.synthetic: give them in one place")
 		return m, false
 	}
 	return s, true
@@ -154,11 +136,11 @@ func (m mapping) loadPlace(s mapping) (mapping, bool) {
 
 // control sets what decides when requests come.
 func (c *loadControl) control(w *workload.Synthetic) {
-	w.ArrivalSeed, w.Speedup = c.seed.or(defaultArrivalSeed), c.speedup.or(1)
-	w.Concurrency, w.RatePerS, w.IntervalMs = c.concurrency.int(0), c.rate.v, c.interval.v
+	w.ArrivalSeed, w.Speedup = c.seed.Or(defaultArrivalSeed), c.speedup.Or(1)
+	w.Concurrency, w.RatePerS, w.IntervalMs = c.concurrency.Int(0), c.rate.Value, c.interval.Value
 	var err error
-	if w.Control, err = workload.ChooseControl(given(c.concurrency.set, w.Concurrency), given(c.rate.set, w.RatePerS), given(c.interval.set, w.IntervalMs)); err != nil {
-		c.at.f.badType(c.at.node, err.Error())
+	if w.Control, err = workload.ChooseControl(given(c.concurrency.Set, w.Concurrency), given(c.rate.Set, w.RatePerS), given(c.interval.Set, w.IntervalMs)); err != nil {
+		c.at.Faults.Malformed(c.at.Node, err.Error())
 	}
 }
 
@@ -170,65 +152,65 @@ func given[T any](set bool, v T) *T {
 	return &v
 }
 
-func (f *faults) traceSection(m mapping, dir string) *Workload {
+func readTrace(f *document.Faults, m document.Mapping, dir string) *Workload {
 	for _, key := range [...]string{"request_rate", "arrival_interval_ms", "arrival_seed"} {
-		if v := m.get(key); v != nil {
-			f.badType(v, "request_rate, arrival_interval_ms and arrival_seed only apply to synthetic load")
+		if v := m.Get(key); v != nil {
+			f.Malformed(v, "request_rate, arrival_interval_ms and arrival_seed only apply to synthetic load")
 		}
 	}
 	format := workload.Mooncake
-	if v := m.string("format", notNull); v.set {
+	if v := m.String("format", document.NotNull); v.Set {
 		var err error
-		if format, err = workload.ParseFormat(v.v); err != nil {
-			f.brokenAt(m.node, "format", err.Error())
+		if format, err = workload.ParseFormat(v.Value); err != nil {
+			f.InvalidAt(m.Node, "format", err.Error())
 			return nil
 		}
 	}
 	load := workload.DefaultLoadOptions(format)
-	if b := m.uint("trace_block_size", 64, orNull); b.set {
-		m.rule(b.v > 0, "trace_block_size", "trace_block_size must be greater than 0")
-		m.rule(b.v <= maxBlockSize, "trace_block_size", fmt.Sprintf("trace_block_size must be at most %d, got %d", maxBlockSize, b.v))
-		load.BlockSize = b.int(0)
+	if b := m.Uint("trace_block_size", 64, document.OrNull); b.Set {
+		m.Require(b.Value > 0, "trace_block_size", "trace_block_size must be greater than 0")
+		m.Require(b.Value <= maxBlockSize, "trace_block_size", fmt.Sprintf("trace_block_size must be at most %d, got %d", maxBlockSize, b.Value))
+		load.BlockSize = b.Int(0)
 	}
-	load.SharedPrefixRatio = m.float("trace_shared_prefix_ratio", notNull).or(0)
-	load.PrefixGroups = m.uint("trace_num_prefix_groups", 32, notNull).int(0)
-	if v := m.string("nested_timestamp_basis", notNull); v.set {
-		i := slices.Index(timestampBases, v.v)
-		m.rule(i >= 0 && format == workload.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+oneOf(timestampBases)+", for format weka only")
+	load.SharedPrefixRatio = m.Float("trace_shared_prefix_ratio", document.NotNull).Or(0)
+	load.PrefixGroups = m.Uint("trace_num_prefix_groups", 32, document.NotNull).Int(0)
+	if v := m.String("nested_timestamp_basis", document.NotNull); v.Set {
+		i := slices.Index(timestampBases, v.Value)
+		m.Require(i >= 0 && format == workload.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+document.OneOf(timestampBases)+", for format weka only")
 		load.WekaTimestamps = workload.WekaTimestamps(max(i, 0))
 	}
-	c, lanes := m.load(), m.uint("agentic_lanes", 64, orNull)
-	t := &Trace{Paths: m.traces(dir), Load: load, Drive: workload.Drive{ClosedLoop: c.concurrency.set, Concurrency: c.concurrency.int(0),
-		Speedup: c.speedup.or(1), Laned: lanes.set, Lanes: lanes.int(0)}}
-	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1), ExecutionModel: m.string("execution_model", orNull).v}
-	if v := m.float("max_sim_time_seconds", orNull); v.set {
-		w.MaxSimTimeMs = v.v * 1000
-		m.rule(finite(w.MaxSimTimeMs, 0), "max_sim_time_seconds", "max_sim_time_ms must be a finite, non-negative value")
+	c, lanes := readLoad(m), m.Uint("agentic_lanes", 64, document.OrNull)
+	t := &Trace{Paths: readTracePaths(m, dir), Load: load, Drive: workload.Drive{ClosedLoop: c.concurrency.Set, Concurrency: c.concurrency.Int(0),
+		Speedup: c.speedup.Or(1), Laned: lanes.Set, Lanes: lanes.Int(0)}}
+	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1), ExecutionModel: m.String("execution_model", document.OrNull).Value}
+	if v := m.Float("max_sim_time_seconds", document.OrNull); v.Set {
+		w.MaxSimTimeMs = v.Value * 1000
+		m.Require(document.FiniteFrom(w.MaxSimTimeMs, 0), "max_sim_time_seconds", "max_sim_time_ms must be a finite, non-negative value")
 	}
 	for _, k := range t.check() {
 		key := map[string]string{"replay_concurrency": c.concurrencyKey, "arrival_speedup_ratio": c.speedupKey,
 			"shared_prefix_ratio": "trace_shared_prefix_ratio", "num_prefix_groups": "trace_num_prefix_groups"}[k.key]
-		f.brokenAt(m.node, orText(key, k.key), k.msg)
+		f.InvalidAt(m.Node, orText(key, k.key), k.msg)
 	}
 	return w
 }
 
-// traces reads trace: a path, or inside an axis a list of paths.
-func (m mapping) traces(dir string) []string {
-	n := m.get("trace")
-	items := []*node{n}
-	if n.kind == listKind {
-		items = n.items
+// readTracePaths reads trace: a path, or inside an axis a list of paths.
+func readTracePaths(m document.Mapping, dir string) []string {
+	n := m.Get("trace")
+	items := []*document.Node{n}
+	if n.Kind == document.List {
+		items = n.Items
 	}
 	var out []string
 	for _, v := range items {
-		if v.kind != stringKind || v.text == "" {
-			m.f.badType(v, "invalid type: "+v.describe()+", expected the path of a trace")
+		if v.Kind != document.String || v.Text == "" {
+			m.Faults.Malformed(v, "invalid type: "+v.Describe()+", expected the path of a trace")
 			continue
 		}
-		path := pathOf(dir, v.text)
+		path := pathOf(dir, v.Text)
 		if _, err := os.Stat(path); err != nil {
-			m.f.broken(v, "failed to open trace file "+path+": "+cause(err))
+			m.Faults.Invalid(v, "failed to open trace file "+path+": "+cause(err))
 		}
 		out = append(out, path)
 	}
@@ -237,71 +219,71 @@ func (m mapping) traces(dir string) []string {
 
 // topology is one variant of the topology section.
 type topology struct {
-	at              *node
+	at              *document.Node
 	disaggregated   bool
-	prefill, decode int          // workers; decode is the only pool of an aggregated one
-	over            [2]*node     // engine keys of prefill and decode, nil: none
-	overKey         [2]string    // their JSON
-	transfer        *transferDoc // nil: none written
+	prefill, decode int               // workers; decode is the only pool of an aggregated one
+	over            [2]*document.Node // engine keys of prefill and decode, nil: none
+	overKey         [2]string         // their JSON
+	transfer        *transferDoc      // nil: none written
 }
 
 // transferDoc is a kv_transfer mapping as written.
 type transferDoc struct {
-	bytes              opt[uint64]
+	bytes              document.Opt[uint64]
 	bytesAuto          bool
-	bandwidth          opt[float64]
-	timing, contention opt[int]
+	bandwidth          document.Opt[float64]
+	timing, contention document.Opt[int]
 }
 
-func (f *faults) topologySection(n *node) *topology {
+func readTopology(f *document.Faults, n *document.Node) *topology {
 	t := &topology{at: n, prefill: 1, decode: 1}
-	if n.kind == nullKind {
+	if n.Kind == document.Null {
 		return t
 	}
-	t.disaggregated = n.get("mode") != nil && n.get("mode").text == modeKinds[1]
+	t.disaggregated = n.Get("mode") != nil && n.Get("mode").Text == modeKinds[1]
 	keys := aggregatedKeys
 	if t.disaggregated {
 		keys = disaggregatedKeys
 	}
-	m := f.mapping(n, "a mapping", keys)
-	m.enum("mode", modeKinds...)
-	t.prefill, t.decode = m.workers("prefill_workers"), m.workers("decode_workers")
+	m := f.Mapping(n, "a mapping", keys)
+	m.Enum("mode", modeKinds...)
+	t.prefill, t.decode = readWorkers(m, "prefill_workers"), readWorkers(m, "decode_workers")
 	if !t.disaggregated {
-		t.decode = m.workers("workers")
+		t.decode = readWorkers(m, "workers")
 	}
 	for i, key := range [...]string{"prefill_engine", "decode_engine"} {
-		if v := m.get(key); v != nil && v.kind != nullKind {
-			f.mapping(v, "a mapping", engineSectionKeys)
-			t.over[i], t.overKey[i] = v, string(v.json())
+		if v := m.Get(key); v != nil && v.Kind != document.Null {
+			f.Mapping(v, "a mapping", engineSectionKeys)
+			t.over[i], t.overKey[i] = v, string(v.JSON())
 		}
 	}
-	if v := m.get("kv_transfer"); v != nil && v.kind != nullKind {
-		t.transfer = f.kvTransfer(v)
+	if v := m.Get("kv_transfer"); v != nil && v.Kind != document.Null {
+		t.transfer = readKVTransfer(f, v)
 	}
 	return t
 }
 
-// kvTransfer reads a kv_transfer mapping.
-func (f *faults) kvTransfer(v *node) *transferDoc {
+// readKVTransfer reads a kv_transfer mapping.
+func readKVTransfer(f *document.Faults, v *document.Node) *transferDoc {
 	t := &transferDoc{}
-	k := f.mapping(v, "a mapping", kvTransferKeys)
-	if b := k.get("bytes_per_token"); b != nil && b.kind == stringKind && b.text == "auto" {
+	k := f.Mapping(v, "a mapping", kvTransferKeys)
+	if b := k.Get("bytes_per_token"); b != nil && b.Kind == document.String && b.Text == "auto" {
 		t.bytesAuto = true
 	} else {
-		t.bytes = k.uint("bytes_per_token", 64, notNull)
-		k.rule(!t.bytes.set || t.bytes.v > 0, "bytes_per_token", "bytes_per_token must be auto or a positive integer")
+		t.bytes = k.Uint("bytes_per_token", 64, document.NotNull)
+		k.Require(!t.bytes.Set || t.bytes.Value > 0, "bytes_per_token", "bytes_per_token must be auto or a positive integer")
 	}
-	t.bandwidth = k.float("bandwidth_gb_per_second", orNull)
-	k.rule(!t.bandwidth.set || finite(t.bandwidth.v, 0) && t.bandwidth.v > 0, "bandwidth_gb_per_second", "bandwidth_gb_per_second must be finite and positive, or null for no delay")
-	t.timing, t.contention = k.enum("timing_mode", transferModes...), k.enum("contention", contentions...)
+	t.bandwidth = k.Float("bandwidth_gb_per_second", document.OrNull)
+	k.Require(!t.bandwidth.Set || document.FiniteFrom(t.bandwidth.Value, 0) && t.bandwidth.Value > 0, "bandwidth_gb_per_second", "bandwidth_gb_per_second must be finite and positive, or null for no delay")
+	t.timing, t.contention = k.Enum("timing_mode", transferModes...), k.Enum("contention", contentions...)
 	return t
 }
 
-func (m mapping) workers(key string) int {
-	n := m.uint(key, 32, notNull)
-	m.rule(n.or(1) >= 1, key, "a pool must start with at least one worker")
-	m.rule(n.v <= maxWorkers, key, fmt.Sprintf("at most %d workers, got %d", maxWorkers, n.v))
-	return n.int(1)
+func readWorkers(m document.Mapping, key string) int {
+	n := m.Uint(key, 32, document.NotNull)
+	m.Require(n.Or(1) >= 1, key, "a pool must start with at least one worker")
+	m.Require(n.Value <= maxWorkers, key, fmt.Sprintf("at most %d workers, got %d", maxWorkers, n.Value))
+	return n.Int(1)
 }
 
 // price applies kv_transfer over what the prefill role's engine keys say.
@@ -310,62 +292,62 @@ func (t *transferDoc) price(base KVTransfer) KVTransfer {
 		return base
 	}
 	switch {
-	case t.bytes.set:
-		base.BytesPerToken, base.BytesAuto = float64(t.bytes.v), false
+	case t.bytes.Set:
+		base.BytesPerToken, base.BytesAuto = float64(t.bytes.Value), false
 	case t.bytesAuto || base.BytesPerToken == 0:
 		base.BytesPerToken, base.BytesAuto = 0, true
 	}
-	if t.bandwidth.set || t.bandwidth.null {
-		base.BandwidthGBps = t.bandwidth.v
+	if t.bandwidth.Set || t.bandwidth.Null {
+		base.BandwidthGBps = t.bandwidth.Value
 	}
-	if t.timing.set {
-		base.DestinationMissing = t.timing.v == 1
+	if t.timing.Set {
+		base.DestinationMissing = t.timing.Value == 1
 	}
-	if t.contention.set {
-		base.FairShare = t.contention.v == 1
+	if t.contention.Set {
+		base.FairShare = t.contention.Value == 1
 	}
 	return base
 }
 
-// routerSection reads one variant of router.
-func (f *faults) routerSection(n *node, dir string) *routerDoc {
-	d := &routerDoc{origin: f.origin}
-	if n.kind == nullKind {
+// readRouter reads one variant of router.
+func readRouter(f *document.Faults, n *document.Node, dir string) *routerDoc {
+	d := &routerDoc{origin: f.Origin}
+	if n.Kind == document.Null {
 		return d
 	}
-	m := f.mapping(n, "a mapping", routerKeys)
-	d.kv = m.enum("mode", routerModes...).v == 1
-	d.lagMs, d.modelName = m.float("kv_event_lag_ms", notNull).v, m.string("model_name", orNull).v
-	m.rule(finite(d.lagMs, 0), "kv_event_lag_ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(d.lagMs))
-	m.rule(d.lagMs == 0 || d.kv, "kv_event_lag_ms", "kv_event_lag_ms only supports router_mode='kv_router'")
-	if p := m.string("policy_config", orNull); p.set {
-		d.policy, d.policyAt = pathOf(dir, p.v), f.origin
+	m := f.Mapping(n, "a mapping", routerKeys)
+	d.kv = m.Enum("mode", routerModes...).Value == 1
+	d.lagMs, d.modelName = m.Float("kv_event_lag_ms", document.NotNull).Value, m.String("model_name", document.OrNull).Value
+	m.Require(document.FiniteFrom(d.lagMs, 0), "kv_event_lag_ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(d.lagMs))
+	m.Require(d.lagMs == 0 || d.kv, "kv_event_lag_ms", "kv_event_lag_ms only supports router_mode='kv_router'")
+	if p := m.String("policy_config", document.OrNull); p.Set {
+		d.policy, d.policyAt = pathOf(dir, p.Value), f.Origin
 	}
-	if c := m.get("config"); c != nil && c.kind != nullKind {
-		f.mapping(c, "a mapping", c.keys)
-		if p := c.get("router_policy_config"); p != nil && p.kind == stringKind {
-			d.policy = orText(d.policy, pathOf(dir, p.text))
-			d.policyAt = f.origin
+	if c := m.Get("config"); c != nil && c.Kind != document.Null {
+		f.Mapping(c, "a mapping", c.Keys)
+		if p := c.Get("router_policy_config"); p != nil && p.Kind == document.String {
+			d.policy = orText(d.policy, pathOf(dir, p.Text))
+			d.policyAt = f.Origin
 		}
-		d.at, d.config = c, c.json()
-		d.ais = c.get("router_prefill_load_model") != nil && c.get("router_prefill_load_model").text != "none"
+		d.at, d.config = c, c.JSON()
+		d.ais = c.Get("router_prefill_load_model") != nil && c.Get("router_prefill_load_model").Text != "none"
 	}
 	return d
 }
 
-func (f *faults) slaSection(n *node) metrics.SLA {
-	if n.kind == nullKind {
+func readSLA(f *document.Faults, n *document.Node) metrics.SLA {
+	if n.Kind == document.Null {
 		return metrics.SLA{}
 	}
-	m := f.mapping(n, "a mapping", slaKeys)
+	m := f.Mapping(n, "a mapping", slaKeys)
 	var b slaBounds
 	for i, key := range slaKeys {
-		o := m.float(key, orNull)
-		b[i] = given(o.set, o.v)
+		o := m.Float(key, document.OrNull)
+		b[i] = given(o.Set, o.Value)
 	}
 	sla, faults := b.check()
 	for _, k := range faults {
-		f.brokenAt(m.node, k.key, k.msg)
+		f.InvalidAt(m.Node, k.key, k.msg)
 	}
 	return sla
 }

@@ -2,16 +2,18 @@ package scenario
 
 import (
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // applySet applies one --set PATH=VALUE to the document root: PATH names mapping
 // keys, missing mappings are made, VALUE is YAML (spec sweeps-and-schema 1). search
 // permits the sections that only recommend has.
-func applySet(root *node, assignment string, search bool) error {
+func applySet(root *document.Node, assignment string, search bool) error {
 	path, text, ok := strings.Cut(assignment, "=")
-	bad := func(msg string) error { return &Fault{Origin: "--set " + assignment, Path: path, Msg: msg} }
+	bad := func(msg string) error { return &document.Fault{Origin: "--set " + assignment, Path: path, Msg: msg} }
 	if !ok || path == "" {
-		return &Fault{Origin: "--set " + assignment, Msg: "expected PATH=VALUE"}
+		return &document.Fault{Origin: "--set " + assignment, Msg: "expected PATH=VALUE"}
 	}
 	keys := strings.Split(path, ".")
 	if !search && (keys[0] == "optimization" || keys[0] == "optimizer") {
@@ -25,40 +27,28 @@ func applySet(root *node, assignment string, search bool) error {
 		if strings.ContainsAny(key, "[]") || strings.Trim(key, "0123456789") == "" {
 			return bad("path segments are keys of mappings, `" + key + "` is an index")
 		}
-		at = join(at, key)
+		at = document.JoinPath(at, key)
 		if i == len(keys)-1 {
 			break
 		}
-		next := root.get(key)
+		next := root.Get(key)
 		if next == nil {
-			next = emptyMap(0, at)
-			root.put(key, next)
+			next = document.EmptyMap(0, at)
+			root.Put(key, next)
 		}
-		if next.kind != mapKind {
+		if next.Kind != document.Map {
 			return bad("`" + at + "` is no mapping")
 		}
 		root = next
 	}
-	v, err := parseYAML("--set "+assignment, []byte(text))
+	v, err := document.ParseYAML("--set "+assignment, []byte(text))
 	if err != nil {
 		return err
 	}
 	if v == nil {
-		v = &node{}
+		v = &document.Node{}
 	}
-	v.rebase(at)
-	root.put(keys[len(keys)-1], v)
+	v.Rebase(at)
+	root.Put(keys[len(keys)-1], v)
 	return nil
-}
-
-// rebase gives a subtree the paths of its place, and no lines.
-func (n *node) rebase(path string) {
-	n.path, n.line = path, 0
-	for i, v := range n.items {
-		if n.kind == mapKind {
-			v.rebase(join(path, n.keys[i]))
-		} else {
-			v.rebase(path)
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/timing"
 )
@@ -89,24 +90,24 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 // named is where a document names the model, the system and the version of a role; a
 // zero Fault is nowhere.
-type named struct{ model, system, version Fault }
+type named struct{ model, system, version document.Fault }
 
 // names remembers where the configuration names what the tables may not know.
 func (a *aicDoc) names() named {
-	at := func(key string) Fault {
-		v := a.get(key)
+	at := func(key string) document.Fault {
+		v := a.Get(key)
 		if v == nil {
-			return Fault{}
+			return document.Fault{}
 		}
-		return Fault{Origin: a.f.origin, Line: v.line, Path: v.path}
+		return document.Fault{Origin: a.Faults.Origin, Line: v.Line, Path: v.Path}
 	}
 	return named{at("model"), at("system"), at("backend_version")}
 }
 
 // inGrid leaves the dotted paths alone: the reason in a row tells no file.
 func (n named) inGrid() named {
-	for _, f := range [...]*Fault{&n.model, &n.system, &n.version} {
-		*f = Fault{Path: plainPath(f.Path)}
+	for _, f := range [...]*document.Fault{&n.model, &n.system, &n.version} {
+		*f = document.Fault{Path: plainPath(f.Path)}
 	}
 	return n
 }
@@ -133,7 +134,7 @@ func (n *named) explain(err error) error {
 
 // timingDoc is a timing_model as written.
 type timingDoc struct {
-	at              *node
+	at              *document.Node
 	kind            TimingKind
 	prefill, decode float64
 	path            string
@@ -141,83 +142,83 @@ type timingDoc struct {
 	aic             aicDoc
 }
 
-// timingModel reads a timing_model (spec engine-args 2.3); nil is polynomial.
-func (f *faults) timingModel(n *node) timingDoc {
+// readTimingModel reads a timing_model (spec engine-args 2.3); nil is polynomial.
+func readTimingModel(f *document.Faults, n *document.Node) timingDoc {
 	d := timingDoc{at: n}
 	if n == nil {
 		return d
 	}
-	if n.kind != mapKind {
-		f.badType(n, "invalid type: "+n.describe()+", expected internally tagged enum TimingModelConfig")
+	if n.Kind != document.Map {
+		f.Malformed(n, "invalid type: "+n.Describe()+", expected internally tagged enum TimingModelConfig")
 		return d
 	}
-	tag := mapping{n, f}
-	if n.get("type") == nil {
-		tag.missing("type")
+	tag := document.Mapping{Node: n, Faults: f}
+	if n.Get("type") == nil {
+		tag.Missing("type")
 		return d
 	}
-	switch kind := tag.enum("type", "polynomial", "fixed", "external"); {
-	case !kind.set:
-	case kind.v == 0:
-		f.mapping(n, "", []string{"type"})
-	case kind.v == 1:
-		m := f.mapping(n, "", []string{"type", "prefill_ms", "decode_ms"})
-		d.kind, d.prefill, d.decode = Fixed, m.latency("prefill"), m.latency("decode")
+	switch kind := tag.Enum("type", "polynomial", "fixed", "external"); {
+	case !kind.Set:
+	case kind.Value == 0:
+		f.Mapping(n, "", []string{"type"})
+	case kind.Value == 1:
+		m := f.Mapping(n, "", []string{"type", "prefill_ms", "decode_ms"})
+		d.kind, d.prefill, d.decode = Fixed, readLatency(m, "prefill"), readLatency(m, "decode")
 	default:
-		f.externalTiming(&d, f.mapping(n, "", []string{"type", "provider", "config"}))
+		readExternalTiming(f, &d, f.Mapping(n, "", []string{"type", "provider", "config"}))
 	}
 	return d
 }
 
-// latency reads a required fixed latency: phase is prefill or decode.
-func (m mapping) latency(phase string) float64 {
+// readLatency reads a required fixed latency: phase is prefill or decode.
+func readLatency(m document.Mapping, phase string) float64 {
 	key := phase + "_ms"
-	if m.get(key) == nil {
-		m.missing(key)
+	if m.Get(key) == nil {
+		m.Missing(key)
 		return 0
 	}
-	o := m.float(key, notNull)
-	m.rule(finite(o.v, 0), key, "fixed "+phase+" latency must be finite and non-negative")
-	return o.v
+	o := m.Float(key, document.NotNull)
+	m.Require(document.FiniteFrom(o.Value, 0), key, "fixed "+phase+" latency must be finite and non-negative")
+	return o.Value
 }
 
-func (f *faults) externalTiming(d *timingDoc, m mapping) {
-	provider := m.string("provider", notNull)
-	if m.get("provider") == nil {
-		m.missing("provider")
+func readExternalTiming(f *document.Faults, d *timingDoc, m document.Mapping) {
+	provider := m.String("provider", document.NotNull)
+	if m.Get("provider") == nil {
+		m.Missing("provider")
 	}
-	if !provider.set {
+	if !provider.Set {
 		return
 	}
-	d.provider = provider.v
+	d.provider = provider.Value
 	switch d.provider {
 	case "dynamo_profile":
 		d.kind = Profile
-		c := m.sub("config", "struct ProfileConfig", []string{"path"})
-		d.path = c.string("path", notNull).v
-		if c.get("path") == nil {
-			m.missing("path")
+		c := m.Sub("config", "struct ProfileConfig", []string{"path"})
+		d.path = c.String("path", document.NotNull).Value
+		if c.Get("path") == nil {
+			m.Missing("path")
 		} else {
-			c.rule(d.path != "", "path", "path must not be empty")
+			c.Require(d.path != "", "path", "path must not be empty")
 		}
 	case "ais", "aic":
 		d.kind = Measured
-		d.aic = f.aicConfig(m.get("config"), m.node)
+		d.aic = readAICConfig(f, m.Get("config"), m.Node)
 	default:
 		msg := fmt.Sprintf("unsupported external timing provider %q", d.provider)
 		if strings.TrimSpace(d.provider) == "" {
 			msg = "timing provider cannot be empty"
 		}
-		m.rule(false, "provider", msg)
+		m.Require(false, "provider", msg)
 	}
 }
 
 // aicDoc is the configuration of the ais provider as written.
 type aicDoc struct {
-	mapping
-	tp, pp, attentionDP, cp, moeTP, moeEP, nextN, blockSize opt[uint64]
-	role                                                    opt[int]
-	fractions                                               [3]opt[float64] // [backend]
+	document.Mapping
+	tp, pp, attentionDP, cp, moeTP, moeEP, nextN, blockSize document.Opt[uint64]
+	role                                                    document.Opt[int]
+	fractions                                               [3]document.Opt[float64] // [backend]
 	req                                                     AICRequest
 }
 
@@ -233,76 +234,65 @@ var (
 	modeNames = []string{"SILICON", "HYBRID", "EMPIRICAL", "SOL"}
 )
 
-// aicConfig reads the configuration of the ais provider (spec aic-perfmodel 1.4).
-func (f *faults) aicConfig(n, parent *node) aicDoc {
+// readAICConfig reads the configuration of the ais provider (spec aic-perfmodel 1.4).
+func readAICConfig(f *document.Faults, n, parent *document.Node) aicDoc {
 	if n == nil {
-		n = emptyMap(parent.line, join(parent.path, "config"))
+		n = document.EmptyMap(parent.Line, document.JoinPath(parent.Path, "config"))
 	}
-	m := f.mapping(n, "struct PerformanceModelConfig", aicKeys)
-	d := aicDoc{mapping: m}
-	d.tp, d.pp, d.attentionDP = m.uint("tp", 32, notNull), m.uint("pp", 32, notNull), m.uint("attention_dp", 32, notNull)
-	d.cp, d.moeTP, d.moeEP = m.uint("cp_size", 32, orNull), m.uint("moe_tp_size", 32, orNull), m.uint("moe_ep_size", 32, orNull)
-	d.nextN, d.blockSize = m.uint("nextn", 32, orNull), m.uint("kv_block_size", 64, orNull)
-	d.role = m.enum("worker_type", roleNames...)
+	m := f.Mapping(n, "struct PerformanceModelConfig", aicKeys)
+	d := aicDoc{Mapping: m}
+	d.tp, d.pp, d.attentionDP = m.Uint("tp", 32, document.NotNull), m.Uint("pp", 32, document.NotNull), m.Uint("attention_dp", 32, document.NotNull)
+	d.cp, d.moeTP, d.moeEP = m.Uint("cp_size", 32, document.OrNull), m.Uint("moe_tp_size", 32, document.OrNull), m.Uint("moe_ep_size", 32, document.OrNull)
+	d.nextN, d.blockSize = m.Uint("nextn", 32, document.OrNull), m.Uint("kv_block_size", 64, document.OrNull)
+	d.role = m.Enum("worker_type", roleNames...)
 	for i, key := range fractionKeys {
-		d.fractions[i] = m.float(key, orNull)
-		m.rule(fraction(d.fractions[i].v), key, key+" must be finite and in [0, 1]")
+		d.fractions[i] = m.Float(key, document.OrNull)
+		m.Require(document.IsFraction(d.fractions[i].Value), key, key+" must be finite and in [0, 1]")
 	}
 	r := &d.req
-	r.Model, r.System, r.Backend = m.required("model"), m.required("system"), m.string("backend", orNull).v
-	r.Version, r.AttentionBackend = m.string("backend_version", orNull).v, m.string("attention_backend", orNull).v
-	r.SystemsPath = m.systems()
-	r.DecodeQKNorm = m.bool("decode_qk_norm").v
+	r.Model, r.System, r.Backend = m.RequiredString("model"), m.RequiredString("system"), m.String("backend", document.OrNull).Value
+	r.Version, r.AttentionBackend = m.String("backend_version", document.OrNull).Value, m.String("attention_backend", document.OrNull).Value
+	r.SystemsPath = readSystemsPath(m)
+	r.DecodeQKNorm = m.Bool("decode_qk_norm").Value
 	for i, dst := range [...]*string{&r.GEMM, &r.MoE, &r.FMHA, &r.KVCache, &r.Comm} {
-		*dst = m.dtype(dtypeNames[i])
+		*dst = readDataType(m, dtypeNames[i])
 	}
 	r.Mode = modeNames[0]
-	if v := m.string("database_mode", orNull); v.set {
-		r.Mode = strings.ToUpper(v.v)
-		m.rule(contains(modeNames, r.Mode), "database_mode", "database_mode must be "+oneOf(modeNames)+", got `"+v.v+"`")
+	if v := m.String("database_mode", document.OrNull); v.Set {
+		r.Mode = strings.ToUpper(v.Value)
+		m.Require(contains(modeNames, r.Mode), "database_mode", "database_mode must be "+document.OneOf(modeNames)+", got `"+v.Value+"`")
 	}
-	if v := m.get("dcp"); v != nil && v.kind != nullKind && v.text != "1" {
-		f.broken(v, "dcp is not supported")
+	if v := m.Get("dcp"); v != nil && v.Kind != document.Null && v.Text != "1" {
+		f.Invalid(v, "dcp is not supported")
 	}
-	if v := m.get("speculation"); v != nil && v.kind != nullKind {
-		f.broken(v, "speculation is not supported here: use aic_nextn")
+	if v := m.Get("speculation"); v != nil && v.Kind != document.Null {
+		f.Invalid(v, "speculation is not supported here: use aic_nextn")
 	}
 	return d
 }
 
-// required reads a string that must be there and not be blank.
-func (m mapping) required(key string) string {
-	if m.get(key) == nil {
-		m.missing(key)
-		return ""
-	}
-	o := m.string(key, notNull)
-	m.rule(!o.set || strings.TrimSpace(o.v) != "", key, key+" must not be empty")
-	return o.v
-}
-
-// systems reads systems_path, or a systems_paths list of one.
-func (m mapping) systems() string {
-	path := m.string("systems_path", orNull).v
-	list := m.get("systems_paths")
-	if list == nil || list.kind == nullKind {
+// readSystemsPath reads systems_path, or a systems_paths list of one.
+func readSystemsPath(m document.Mapping) string {
+	path := m.String("systems_path", document.OrNull).Value
+	list := m.Get("systems_paths")
+	if list == nil || list.Kind == document.Null {
 		return path
 	}
-	if list.kind != listKind || len(list.items) != 1 || list.items[0].kind != stringKind || path != "" {
-		m.f.broken(list, "systems_paths must be a list of one path, and excludes systems_path")
+	if list.Kind != document.List || len(list.Items) != 1 || list.Items[0].Kind != document.String || path != "" {
+		m.Faults.Invalid(list, "systems_paths must be a list of one path, and excludes systems_path")
 		return path
 	}
-	return list.items[0].text
+	return list.Items[0].Text
 }
 
-// dtype reads <name>_dtype or its alias <name>_quant_mode; "" means from the
+// readDataType reads <name>_dtype or its alias <name>_quant_mode; "" means from the
 // checkpoint.
-func (m mapping) dtype(name string) string {
-	dt, alias := m.string(name+"_dtype", orNull), m.string(name+"_quant_mode", orNull)
-	if dt.set && alias.set {
-		m.f.badType(m.node, "duplicate field `"+name+"_dtype`")
+func readDataType(m document.Mapping, name string) string {
+	dt, alias := m.String(name+"_dtype", document.OrNull), m.String(name+"_quant_mode", document.OrNull)
+	if dt.Set && alias.Set {
+		m.Faults.Malformed(m.Node, "duplicate field `"+name+"_dtype`")
 	}
-	return dtypeName(dt.or(alias.v))
+	return dtypeName(dt.Or(alias.Value))
 }
 
 // dtypeName trims a data type; the words for "not given" become "".
@@ -332,7 +322,7 @@ func (d *launchDoc) timingRules(r *Role) {
 	t := &d.timing
 	r.Timing = Timing{Kind: t.kind, PrefillMs: t.prefill, DecodeMs: t.decode, Path: t.path}
 	if t.kind != Measured {
-		if !d.blocks.set {
+		if !d.blocks.Set {
 			r.Rank.Blocks = defaultBlocks
 		}
 		return
@@ -340,20 +330,20 @@ func (d *launchDoc) timingRules(r *Role) {
 	a := &t.aic
 	q := a.complete(r)
 	r.Timing.AIC, r.named = q, a.names()
-	if d.blocks.set {
+	if d.blocks.Set {
 		return
 	}
 	b := r.Rank.Backend
 	own, other := d.fractions[b], a.fractions[b]
-	a.rule(!own.set || !other.set || own.v == other.v, fractionKeys[b],
+	a.Require(!own.Set || !other.Set || own.Value == other.Value, fractionKeys[b],
 		fractionKeys[b]+" differs between the launch keys and the timing configuration")
 	for i, key := range fractionKeys {
-		wrong := i != int(b) && (d.fractions[i].set || a.fractions[i].set)
-		d.mapping.rule(!wrong, key, key+" does not belong to backend="+b.String()+": use "+fractionKeys[b])
+		wrong := i != int(b) && (d.fractions[i].Set || a.fractions[i].Set)
+		d.Mapping.Require(!wrong, key, key+" does not belong to backend="+b.String()+": use "+fractionKeys[b])
 	}
 	r.Capacity = &Capacity{Model: q, BlockSize: r.Rank.BlockSize,
 		MaxBatchedTokens: r.Rank.MaxNumBatchedTokens, MaxSeqs: r.Rank.MaxNumSeqs,
-		MemoryFraction: own.or(other.or(defaultFraction[b])), CUDAGraphReserved: d.cudaGraph.v}
+		MemoryFraction: own.Or(other.Or(defaultFraction[b])), CUDAGraphReserved: d.cudaGraph.Value}
 }
 
 var defaultFraction = [...]float64{engine.VLLM: 0.9, engine.SGLang: 0.88, engine.TRTLLM: 0.9}
@@ -363,30 +353,30 @@ var defaultFraction = [...]float64{engine.VLLM: 0.9, engine.SGLang: 0.88, engine
 func (a *aicDoc) complete(r *Role) AICRequest {
 	q := a.req
 	backend := r.Rank.Backend.String()
-	a.fits(q.Backend == "" || q.Backend == backend, "backend",
+	a.RequireCompatible(q.Backend == "" || q.Backend == backend, "backend",
 		"the timing backend "+q.Backend+" must equal the engine's backend "+backend)
 	q.Backend, q.Role = backend, r.Rank.Role
-	a.fits(!a.role.set || a.role.v == int(r.Rank.Role), "worker_type", "worker_type must equal engine.worker_type")
-	a.fits(!a.blockSize.set || a.blockSize.v == uint64(r.Rank.BlockSize), "kv_block_size",
+	a.RequireCompatible(!a.role.Set || a.role.Value == int(r.Rank.Role), "worker_type", "worker_type must equal engine.worker_type")
+	a.RequireCompatible(!a.blockSize.Set || a.blockSize.Value == uint64(r.Rank.BlockSize), "kv_block_size",
 		fmt.Sprintf("kv_block_size must equal block_size %d", r.Rank.BlockSize))
 	q.TP, q.AttentionDP, q.NextN = r.TensorParallel, r.DPSize, r.Rank.NextN
 	a.equals(a.tp, "tp", "tensor_parallel_size", q.TP)
 	a.equals(a.attentionDP, "attention_dp", "dp_size", q.AttentionDP)
 	a.equals(a.nextN, "nextn", "aic_nextn", q.NextN)
-	a.rule(a.pp.or(1) == 1, "pp", "pp must be 1: engines do not run in a pipeline")
+	a.Require(a.pp.Or(1) == 1, "pp", "pp must be 1: engines do not run in a pipeline")
 	q.PP, q.CP = 1, r.ContextParallel
-	a.rule(a.cp.or(1) == 1, "cp_size", "cp_size must be 1: context parallelism is not priced")
-	a.rule(a.moeTP.set == a.moeEP.set, "moe_tp_size", "moe_tp_size and moe_ep_size must be given together")
-	if a.moeTP.set && a.moeEP.set {
+	a.Require(a.cp.Or(1) == 1, "cp_size", "cp_size must be 1: context parallelism is not priced")
+	a.Require(a.moeTP.Set == a.moeEP.Set, "moe_tp_size", "moe_tp_size and moe_ep_size must be given together")
+	if a.moeTP.Set && a.moeEP.Set {
 		width := uint64(q.TP) * uint64(q.AttentionDP) * uint64(q.CP)
-		a.fits(a.moeTP.v > 0 && a.moeEP.v > 0 && a.moeTP.v*a.moeEP.v == width, "moe_tp_size",
-			fmt.Sprintf("Parallelism width mismatch: tp*attention_dp*cp is %d, moe_tp_size*moe_ep_size is %d", width, a.moeTP.v*a.moeEP.v))
-		q.MoETP, q.MoEEP = count(a.moeTP.v), count(a.moeEP.v)
+		a.RequireCompatible(a.moeTP.Value > 0 && a.moeEP.Value > 0 && a.moeTP.Value*a.moeEP.Value == width, "moe_tp_size",
+			fmt.Sprintf("Parallelism width mismatch: tp*attention_dp*cp is %d, moe_tp_size*moe_ep_size is %d", width, a.moeTP.Value*a.moeEP.Value))
+		q.MoETP, q.MoEEP = count(a.moeTP.Value), count(a.moeEP.Value)
 	}
 	return q
 }
 
 // equals checks that a value given twice is the same.
-func (a *aicDoc) equals(o opt[uint64], key, twin string, want int) {
-	a.fits(!o.set || o.v == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, twin, want, o.v))
+func (a *aicDoc) equals(o document.Opt[uint64], key, twin string, want int) {
+	a.RequireCompatible(!o.Set || o.Value == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, twin, want, o.Value))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
@@ -63,7 +64,7 @@ func (t *Trace) check() []keyed {
 		bad(agentic || format == workload.Dynamo, "agentic_lanes", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
 	}
 	if format == workload.AppliedCompute {
-		bad(fraction(t.Load.SharedPrefixRatio), "shared_prefix_ratio", "shared_prefix_ratio must be between 0.0 and 1.0, got "+plainFloat(t.Load.SharedPrefixRatio))
+		bad(document.IsFraction(t.Load.SharedPrefixRatio), "shared_prefix_ratio", "shared_prefix_ratio must be between 0.0 and 1.0, got "+plainFloat(t.Load.SharedPrefixRatio))
 		bad(t.Load.PrefixGroups >= 0, "num_prefix_groups", fmt.Sprintf("num_prefix_groups must be at least 0, got %d", t.Load.PrefixGroups))
 	}
 	if format != workload.Dynamo {
@@ -126,7 +127,7 @@ func (w *Workload) seal(files *Files) error {
 				if t.Load.Format == workload.Dynamo {
 					what = "failed to open "
 				}
-				return &Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
+				return &document.Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
 			}
 			t.refs = append(t.refs, ref)
 		}

@@ -1,4 +1,4 @@
-package scenario
+package document
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type Fault struct {
 	Path   string // dotted path of the value, "" for the whole document
 	Msg    string // what is wrong and what to do
 
-	relation bool // values that are good alone do not fit each other
+	Relation bool // values that are good alone do not fit each other
 }
 
 // Error prints "origin:line: class: path: message"; empty parts are left out.
@@ -47,49 +47,50 @@ func (f *Fault) Error() string {
 // Is puts every fault into the class ErrInput.
 func (f *Fault) Is(target error) bool { return target == ErrInput }
 
-// faults gathers what is wrong with one document.
-type faults struct {
-	origin string
-	class  string // of type errors
-	list   []*Fault
+// Faults gathers what is wrong with one document.
+type Faults struct {
+	Origin string
+	Class  string // of type errors
+	List   []*Fault
 }
 
-// badType adds a fault of form: a wrong type, an unknown or missing key.
-func (f *faults) badType(n *node, msg string) {
-	f.list = append(f.list, &Fault{Origin: f.origin, Line: n.line, Class: f.class, Path: n.path, Msg: msg})
+// Malformed adds a fault of form: a wrong type, an unknown or missing key.
+func (f *Faults) Malformed(n *Node, msg string) {
+	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Class: f.Class, Path: n.Path, Msg: msg})
 }
 
-// broken adds a fault of meaning at n.
-func (f *faults) broken(n *node, msg string) {
-	f.list = append(f.list, &Fault{Origin: f.origin, Line: n.line, Path: n.path, Msg: msg})
+// Invalid adds a fault of meaning at n.
+func (f *Faults) Invalid(n *Node, msg string) {
+	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Path: n.Path, Msg: msg})
 }
 
-// brokenAt adds a fault of meaning at a key of the mapping n, written or not.
-func (f *faults) brokenAt(n *node, key, msg string) {
-	if v := n.get(key); v != nil {
-		f.broken(v, msg)
+// InvalidAt adds a fault of meaning at a key of the mapping n, written or not.
+func (f *Faults) InvalidAt(n *Node, key, msg string) {
+	if v := n.Get(key); v != nil {
+		f.Invalid(v, msg)
 		return
 	}
-	f.list = append(f.list, &Fault{Origin: f.origin, Line: n.line, Path: n.path, Msg: msg})
+	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Path: n.Path, Msg: msg})
 }
 
-// misfitAt is brokenAt for a relation between values that are good alone.
-func (f *faults) misfitAt(n *node, key, msg string) {
-	f.brokenAt(n, key, msg)
-	f.list[len(f.list)-1].relation = true
+// IncompatibleAt is InvalidAt for a relation between values that are good alone.
+func (f *Faults) IncompatibleAt(n *Node, key, msg string) {
+	f.InvalidAt(n, key, msg)
+	f.List[len(f.List)-1].Relation = true
 }
 
-func (f *faults) ok() bool { return len(f.list) == 0 }
+// OK reports that nothing is wrong so far.
+func (f *Faults) OK() bool { return len(f.List) == 0 }
 
-// err joins the faults, sorted by line and path; nil if there are none. Two
+// Err joins the faults, sorted by line and path; nil if there are none. Two
 // faults that read the same are told once.
-func (f *faults) err() error {
-	slices.SortStableFunc(f.list, func(a, b *Fault) int {
+func (f *Faults) Err() error {
+	slices.SortStableFunc(f.List, func(a, b *Fault) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Msg, b.Msg))
 	})
 	var errs []error
-	for i, x := range f.list {
-		if i > 0 && *x == *f.list[i-1] {
+	for i, x := range f.List {
+		if i > 0 && *x == *f.List[i-1] {
 			continue
 		}
 		errs = append(errs, x)

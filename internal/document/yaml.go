@@ -1,4 +1,4 @@
-package scenario
+package document
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ import (
 // maxNodes bounds a YAML document, aliases expanded.
 const maxNodes = 1 << 20
 
-// parseYAML reads one YAML document; nil for an empty one. Errors carry origin and
+// ParseYAML reads one YAML document; nil for an empty one. Errors carry origin and
 // line.
-func parseYAML(origin string, text []byte) (*node, error) {
+func ParseYAML(origin string, text []byte) (*Node, error) {
 	var root, next yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	switch err := d.Decode(&root); {
@@ -64,7 +64,7 @@ func (c *yamlConverter) fault(y *yaml.Node, path, msg string) error {
 	return &Fault{Origin: c.origin, Line: y.Line, Path: path, Msg: msg}
 }
 
-func (c *yamlConverter) value(y *yaml.Node, path string, depth int) (*node, error) {
+func (c *yamlConverter) value(y *yaml.Node, path string, depth int) (*Node, error) {
 	if c.count++; c.count > maxNodes || depth > maxDepth {
 		return nil, c.fault(y, path, "the document is too large or nested too deeply")
 	}
@@ -74,89 +74,116 @@ func (c *yamlConverter) value(y *yaml.Node, path string, depth int) (*node, erro
 		if err != nil {
 			return nil, err
 		}
-		n.line = y.Line
+		n.Line = y.Line
 		return n, nil
 	case yaml.ScalarNode:
 		n, err := scalar(y)
 		if err != nil {
 			return nil, c.fault(y, path, err.Error())
 		}
-		n.line, n.col, n.path, n.raw = y.Line, y.Column, path, y.Value
+		n.Line, n.Column, n.Path, n.Raw = y.Line, y.Column, path, y.Value
 		return n, nil
 	case yaml.SequenceNode:
-		n := &node{kind: listKind, line: y.Line, col: y.Column, path: path}
+		n := &Node{Kind: List, Line: y.Line, Column: y.Column, Path: path}
 		for i, item := range y.Content {
 			v, err := c.value(item, path+"["+strconv.Itoa(i)+"]", depth+1)
 			if err != nil {
 				return nil, err
 			}
-			n.items = append(n.items, v)
+			n.Items = append(n.Items, v)
 		}
 		return n, nil
 	}
 	return c.mapping(y, path, depth)
 }
 
-func (c *yamlConverter) mapping(y *yaml.Node, path string, depth int) (*node, error) {
-	n := emptyMap(y.Line, path)
-	n.col = y.Column
+func (c *yamlConverter) mapping(y *yaml.Node, path string, depth int) (*Node, error) {
+	n := EmptyMap(y.Line, path)
+	n.Column = y.Column
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k := y.Content[i]
 		if k.Kind != yaml.ScalarNode {
 			return nil, c.fault(k, path, "a key must be a word")
 		}
 		key := k.Value
-		if n.get(key) != nil {
-			return nil, c.fault(k, join(path, key), "duplicate field `"+key+"`")
+		if n.Get(key) != nil {
+			return nil, c.fault(k, JoinPath(path, key), "duplicate field `"+key+"`")
 		}
-		v, err := c.value(y.Content[i+1], join(path, key), depth+1)
+		v, err := c.value(y.Content[i+1], JoinPath(path, key), depth+1)
 		if err != nil {
 			return nil, err
 		}
-		v.line = k.Line
-		n.put(key, v)
+		v.Line = k.Line
+		n.Put(key, v)
 	}
 	return n, nil
 }
 
 // scalar reads a plain value by its resolved tag. Words that YAML 1.1 takes for
 // dates stay text.
-func scalar(y *yaml.Node) (*node, error) {
+func scalar(y *yaml.Node) (*Node, error) {
 	switch tag := y.ShortTag(); tag {
 	case "!!null":
-		return &node{}, nil
+		return &Node{}, nil
 	case "!!bool":
 		var v bool
 		if err := y.Decode(&v); err != nil {
 			return nil, errors.New("not a boolean: " + y.Value)
 		}
-		return &node{kind: boolKind, text: strconv.FormatBool(v)}, nil
+		return &Node{Kind: Bool, Text: strconv.FormatBool(v)}, nil
 	case "!!int", "!!float":
 		return yamlNumber(y)
 	case "!!str", "!!timestamp":
-		return &node{kind: stringKind, text: y.Value}, nil
+		return &Node{Kind: String, Text: y.Value}, nil
 	default:
 		return nil, fmt.Errorf("values of type %s are not used here", tag)
 	}
 }
 
-func yamlNumber(y *yaml.Node) (*node, error) {
+func yamlNumber(y *yaml.Node) (*Node, error) {
 	var v any
 	if err := y.Decode(&v); err != nil {
 		return nil, errors.New("not a number: " + y.Value)
 	}
 	switch v := v.(type) {
 	case int:
-		return number(strconv.Itoa(v))
+		return NumberNode(strconv.Itoa(v))
 	case int64:
-		return number(strconv.FormatInt(v, 10))
+		return NumberNode(strconv.FormatInt(v, 10))
 	case uint64:
-		return number(strconv.FormatUint(v, 10))
+		return NumberNode(strconv.FormatUint(v, 10))
 	case float64:
 		if math.IsInf(v, 0) || math.IsNaN(v) {
-			return &node{kind: floatKind, text: strconv.FormatFloat(v, 'g', -1, 64)}, nil
+			return &Node{Kind: Float, Text: strconv.FormatFloat(v, 'g', -1, 64)}, nil
 		}
-		return floatNode(v), nil
+		return FloatNode(v), nil
 	}
 	return nil, errors.New("not a number: " + y.Value)
 }
+
+// yaml is the value as a YAML tree.
+func (n *Node) yaml() *yaml.Node {
+	switch n.Kind {
+	case List:
+		out := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Style: yaml.FlowStyle}
+		for _, v := range n.Items {
+			out.Content = append(out.Content, v.yaml())
+		}
+		return out
+	case Map:
+		out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		for i, v := range n.Items {
+			out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: n.Keys[i]}, v.yaml())
+		}
+		return out
+	}
+	tag := [...]string{Null: "!!null", Bool: "!!bool", Int: "!!int", Float: "!!float", String: "!!str"}[n.Kind]
+	text := n.Text
+	if n.Kind == Null {
+		text = "null"
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: text}
+}
+
+// MarshalYAML returns the value as a YAML document.
+func (n *Node) MarshalYAML() ([]byte, error) { return yaml.Marshal(n.yaml()) }
