@@ -43,6 +43,7 @@ func New(cfg Config) (*Sim, error) {
 	s.handoffs.open = map[int64]int32{}
 	s.lifecycle.observer = cfg.Observers.Operation
 	s.handoffs.sourceFirst = cfg.Decode.Rank.Backend != engine.SGLang
+	s.scaling.armedMs = math.Inf(1)
 	s.telemetry.armedMs, s.telemetry.on = math.Inf(1), cfg.Telemetry.IntervalMs > 0 && cfg.Telemetry.Sink != nil
 	if cfg.Disaggregated {
 		if err := s.addPool(&s.prefill, stagePrefill, metrics.PrefillPool, cfg.Prefill, router.Prefill); err != nil {

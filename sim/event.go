@@ -1,13 +1,12 @@
 package sim
 
 // Kinds of future events, in the order in which simultaneous ones are handled.
-// Pass completions come before all of them and live in a heap of their own
-// (spec replay-runtime 2.1).
+// Pass completions come before all of them and live in a heap of their own; the
+// telemetry and the scaling tick come after them, and as one of each is armed at
+// most, their times stand by themselves (spec replay-runtime 2.1).
 const (
 	evWorkerReady = uint8(iota + 1)
 	evTransfer
-	evTelemetry
-	evScaling
 )
 
 // event is one future event. Order: (atMs, kind, stage, key, seq), times compared

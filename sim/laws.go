@@ -1,6 +1,10 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dynosweep/dynosweep/sim/invariant"
+)
 
 // check returns the first broken law of the run's structures at a settled instant:
 // those of every scheduler, and arrived = ended + in the cluster.
@@ -36,4 +40,40 @@ func (s *Sim) check() error {
 		return fmt.Errorf("sim: %d requests arrived, %d ended, %d outstanding, %d live", s.arrived, s.finished, s.outstanding, s.slots.live)
 	}
 	return nil
+}
+
+// mustBeSettled panics, under the tag invariants, if a pass of a worker of pools ended
+// by now and is not visible: who observes now would see an older pass.
+func (s *Sim) mustBeSettled(observer string, pools ...*pool) {
+	if !invariant.On {
+		return
+	}
+	for _, p := range pools {
+		for _, w := range p.present {
+			if w.unsettled(s.nowMs) {
+				panic(fmt.Sprintf("sim: %s looks at %s worker %d at %v ms, whose pass that ended at %v ms is not visible",
+					observer, p.kind, w.id, s.nowMs, w.ends[w.published]))
+			}
+		}
+	}
+}
+
+// mustKnowEvents is mustBeSettled for a router that chooses by KV events: only passes
+// that make events have to be visible.
+func (s *Sim) mustKnowEvents(p *pool) {
+	if !invariant.On {
+		return
+	}
+	for _, w := range p.present {
+		if w.runEvents && w.unsettled(s.nowMs) {
+			panic(fmt.Sprintf("sim: a request is placed at %v ms without the KV events of %s worker %d at %v ms",
+				s.nowMs, p.kind, w.id, w.ends[w.published]))
+		}
+	}
+}
+
+// unsettled reports that a pass inside the worker's decode run ended by nowMs and is
+// not visible.
+func (w *worker) unsettled(nowMs float64) bool {
+	return w.inRun && w.published < len(w.ends) && w.ends[w.published] <= nowMs
 }

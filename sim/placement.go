@@ -83,6 +83,9 @@ func (s *Sim) place(p *pool, id int32) (route router.Route, queued bool, err err
 	if err := s.syncEvents(p); err != nil {
 		return route, false, err
 	}
+	if p.placement.WantsEvents() {
+		s.mustKnowEvents(p)
+	}
 	q := s.slots.At(id)
 	route, queued, err = p.placement.Place(router.Request{
 		ID: id, ISL: q.src.PromptTokens, Prompt: &q.src.Prompt,

@@ -12,6 +12,7 @@ import (
 type scaler struct {
 	window  metrics.Window
 	snap    Snapshot
+	armedMs float64 // next tick; +Inf: none
 	ordinal int
 	events  []ScalingEvent
 	idle    int // ticks in a row with nothing else to happen
@@ -31,34 +32,38 @@ func (s *Sim) armTicks() error {
 		return nil
 	}
 	if t := s.cfg.Scaling.FirstTickMs(); !math.IsNaN(t) && !math.IsInf(t, 0) {
-		s.events.push(event{atMs: max(t, s.nowMs), kind: evScaling})
+		s.scaling.armedMs = max(t, s.nowMs)
 	}
 	return nil
 }
 
 // ticksDue reports whether a telemetry or scaling tick is due now.
 func (s *Sim) ticksDue() bool {
-	if s.telemetry.armedMs <= s.nowMs {
-		return true
-	}
-	t := s.events.top()
-	return t != nil && t.atMs <= s.nowMs && t.kind >= evTelemetry
+	return s.telemetry.armedMs <= s.nowMs || s.scaling.armedMs <= s.nowMs
 }
 
-// ticks handles the ticks of a settled instant, telemetry before scaling. It
-// reports whether anything may have changed.
+// eventsDue reports whether worker-ready or transfer events of this instant are left.
+func (s *Sim) eventsDue() bool {
+	e := s.events.top()
+	return e != nil && e.atMs <= s.nowMs || s.handoffs.links.endMs() <= s.nowMs
+}
+
+// ticks handles the ticks of the instant, telemetry before scaling, once its events
+// are behind it. It reports whether anything may have changed.
 func (s *Sim) ticks() (bool, error) {
+	if !s.ticksDue() || s.eventsDue() {
+		return false, nil
+	}
 	if s.telemetry.armedMs <= s.nowMs {
 		if err := s.sample(metrics.Periodic); err != nil {
 			return false, err
 		}
 	}
-	t := s.events.top()
-	if t == nil || t.atMs > s.nowMs || t.kind != evScaling {
+	atMs := s.scaling.armedMs
+	if atMs > s.nowMs {
 		return false, nil
 	}
-	atMs := t.atMs // pop moves another event to where t points
-	s.events.pop()
+	s.scaling.armedMs = math.Inf(1)
 	if s.done() {
 		return false, nil
 	}
@@ -96,13 +101,14 @@ func (s *Sim) scalingTick(atMs float64) error {
 		}
 	}
 	if t := d.NextTickMs; t > s.nowMs && !math.IsInf(t, 1) && !s.done() {
-		s.events.push(event{atMs: t, kind: evScaling})
+		sc.armedMs = t
 	}
 	return s.lifecycle.err
 }
 
 // snapshot fills the view of one tick and consumes what it shows.
 func (s *Sim) snapshot() {
+	s.mustBeSettled("the scaling policy", s.pools...)
 	sc := &s.scaling
 	sn := &sc.snap
 	sn.Ordinal, sn.NowMs = sc.ordinal, s.nowMs

@@ -118,7 +118,7 @@ func (s *Sim) begin() error {
 	if err := s.armTicks(); err != nil {
 		return err
 	}
-	if t := s.events.top(); t != nil && t.atMs <= s.nowMs && !s.done() {
+	if (s.eventsDue() || s.ticksDue()) && !s.done() {
 		return s.drain()
 	}
 	return nil
@@ -154,7 +154,7 @@ func (s *Sim) nextInstants() (nextEventMs, tick float64) {
 	if t := s.events.top(); t != nil {
 		nextEventMs = min(nextEventMs, t.atMs)
 	}
-	nextEventMs = min(nextEventMs, s.handoffs.links.endMs())
+	nextEventMs = min(nextEventMs, s.handoffs.links.endMs(), s.scaling.armedMs)
 	return nextEventMs, tick
 }
 

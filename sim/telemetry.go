@@ -71,6 +71,7 @@ func (s *Sim) finalSample() error {
 // fillSample reads the gauges and consumes what was counted since the last sample.
 // The baseline has gauges only: what the first instant counted goes to the next one.
 func (s *Sim) fillSample(kind metrics.SampleKind) {
+	s.mustBeSettled("telemetry", s.pools...)
 	t := &s.telemetry
 	v := &t.record
 	v.Ordinal, v.Kind, v.StartMs, v.AtMs = t.ordinal, kind, t.lastMs, s.nowMs
