@@ -1,6 +1,6 @@
-// Package planner decides how many workers a deployment should have, tick by tick:
+// Package planner decides at every tick how many workers a deployment should have:
 // reactively from forward-pass metrics (the load loop) and predictively from a
-// traffic forecast (the throughput loop), inside a budget of GPUs.
+// traffic forecast (the throughput loop), within a budget of GPUs.
 //
 // A configuration is read from a Document, completed and checked, and made into a
 // Policy that a run calls back:

@@ -1,6 +1,6 @@
-// Package results is the results directory of a sweep: the schema of its tables,
-// the durable parts of finished points, the Parquet files made of them, and their
-// reader.
+// Package results writes and reads the results directory of a sweep: the schema of
+// its tables, a durable part file for every finished point, and the Parquet files
+// that are made from the parts.
 //
 // The order of use is
 //
@@ -13,10 +13,10 @@
 //	store.Finalize(plan)                    points.parquet and the others, in plan order
 //	store.Close()
 //
-// A part stands under parts/ as one file. Whatever interrupts a run, a part is
-// there whole or not at all, and Finalize makes the same bytes of the same parts,
-// outside manifest.json and columns named wall_*. Units stand in the schema
-// (Tables). Real time enters through Options.Now alone.
+// A part is one file under parts/. Whatever interrupts a run, a part is there whole
+// or not at all, and Finalize makes the same bytes from the same parts, except for
+// manifest.json and columns named wall_*. The schema (Tables) gives the units. The
+// wall clock is read through Options.Now only.
 package results
 
 import (

@@ -8,9 +8,8 @@
 // Simulated time is float64 ms from 0, compared exactly. At each interesting
 // instant the run repeats a fixed list of phases until none changes anything
 // (drain), then jumps to the next. A worker's pass is committed when it starts and
-// becomes visible at its end. Stretches of passes in which nothing but lengths and
-// time moves are advanced in one loop (decode runs, worker.go), bit-equal to pass
-// by pass.
+// becomes visible at its end. Passes in a row in which only lengths and time change
+// (decode runs, worker.go) are computed in one loop, with the same bits as one by one.
 package sim
 
 import (

@@ -5,8 +5,8 @@
 //	in := &sweep.Inputs{}
 //	out, err := sweep.Execute(ctx, in, &run, sweep.Watch{})    // one configuration
 //
-// A point shares only immutable inputs with others, so that its figures depend on
-// nothing else.
+// Points share only inputs that never change, so the figures of a point do not depend
+// on the others.
 package sweep
 
 import (

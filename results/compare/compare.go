@@ -12,12 +12,12 @@
 //	left, err := ReadSet(path)       a directory, a Parquet file, or a replay report
 //	c := Match(left, right)          pairs of points and their differences
 //
-// A point is the mean over its seeds; its interval is Student's at level Confidence
-// and needs two seeds (Estimate). Differences are paired by seed where the seeds are
-// the same (Compare). Units are those of the columns of package results. Sentences
-// are made here, once, from full precision; who shows them adds no arithmetic.
-// Everything is a function of the files: no clock, no random draw but a bootstrap
-// from a fixed stream.
+// A point's figures are means over its seeds; their intervals are Student's at level
+// Confidence and need two seeds (Estimate). Differences are paired by seed where the seeds are
+// the same (Compare). Units are those of the columns of package results. The
+// sentences of a report are made here, once, from full precision; terminal and page
+// show them without further arithmetic. The same files give the same answer: there is
+// no clock, and the bootstrap draws from a fixed stream.
 package compare
 
 import (

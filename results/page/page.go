@@ -1,13 +1,13 @@
-// Package page writes the report as one HTML file that needs no network, no server
-// and, for what matters, no script: verdicts, caveats, front, knobs, the Planner
-// board, the first rows and the reasons of failures are static text and tables; a
-// script adds charts, a filterable table and re-judging by other limits and prices.
+// Package page writes the report as one HTML file that needs no network and no server.
+// Verdicts, caveats, front, knobs, the Planner board, the first rows and the reasons of
+// failures are static text and tables. A script adds charts, a table with filters, and
+// judging by other limits and prices.
 //
 //	err := Write(w, &Input{Analysis: a, Replay: render, Invocation: line})
 //
 // Every sentence and every figure of the static part comes from package compare, at
-// full precision. The script gets columns of six significant digits, gzipped, and the
-// counts of the SLA grid, from which it re-judges exactly. The same input gives the
+// full precision. The script gets gzipped columns of six significant digits, and the
+// counts of the SLA grid, from which it judges exactly. The same input gives the
 // same bytes. What the user wrote (names, reasons, paths) is escaped by
 // html/template; the data travels as base64. The content security policy allows the
 // two embedded scripts by their hashes and nothing else.

@@ -1,4 +1,4 @@
-// Package engine says what a scheduler core promises and what all backends share:
+// Package engine declares the interface of a scheduler core and what all backends share:
 // the arguments of a rank, the request it is given, the pass it returns.
 //
 // A rank is one scheduler with its own KV pool. A Core runs one pass at a time;
@@ -9,7 +9,7 @@
 //	core.Pass(nowMs, step, &pass)   when the worker is idle and core.Runnable()
 //	core.EndGroup(group)            after all ranks of the worker did their pass
 //
-// Cores never block, draw time or look at other ranks. Times are float64 ms.
+// Cores never block, read a clock or look at other ranks. Times are float64 ms.
 package engine
 
 import "github.com/dynosweep/dynosweep/sim/kv"

@@ -1,10 +1,9 @@
-// Package kv holds what every backend shares about the KV cache: the identity of
-// a block, the block pool of a paged engine with its prefix index and LRU
-// eviction, and the events by which an engine tells a router what it holds.
+// Package kv holds what the backends share about the KV cache: the identity of a
+// block, the block pool of a paged engine with its prefix index and LRU eviction, and
+// the events by which an engine tells a router which blocks it has.
 //
-// Identity is all that counts: two blocks are the same iff their tokens are equal
-// from position 0 of the prompt through the end of the block (spec engine-vllm 3).
-// No token is ever stored. A prompt is a list of dense prefix-chain nodes plus a
+// Two blocks are the same if and only if their tokens are equal from position 0 of
+// the prompt through the end of the block (spec engine-vllm 3). No token is stored. A prompt is a list of dense prefix-chain nodes plus a
 // private range, and a BlockID is computed from it by arithmetic.
 package kv
 

@@ -8,11 +8,11 @@
 //	c := NewCollector(options)
 //	c.Arrive()              for every offered request
 //	c.Gap(ms, n)            gaps between tokens, or Record.TokenMs one by one
-//	c.Finish(&record)       at its terminal event: folded in, with capture kept
+//	c.Finish(&record)       at its terminal event; kept only with capture
 //	s := c.Summary(totals)  once, then WriteTable, Report.WriteJSON, WriteRecords
 //
-// Keys is the one table of report keys with unit and meaning; JSON, columns and
-// documentation come from it. Times are float64 ms on the logical clock, lengths
+// Keys is the table of report keys with unit and meaning, from which JSON, columns
+// and documentation are made. Times are float64 ms on the logical clock, lengths
 // are tokens; every request that arrived is counted once in Coverage.Outcomes.
 package metrics
 

@@ -5,9 +5,8 @@
 //	c := rng.NewChaCha(42)        // arrivals, prefix groups, accepted draft tokens
 //	s := rng.Stream(seed, "ties") // router ties, softmax
 //
-// Both are values that their owner draws from alone: nothing is shared, locked or
-// seeded from outside, no draw allocates. Sources: spec workload 1.5,
-// engine-timing 7.
+// Each generator is a value with one owner, needs no lock, and draws without
+// allocating. Sources: spec workload 1.5, engine-timing 7.
 package rng
 
 import "math/bits"

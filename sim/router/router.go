@@ -5,14 +5,14 @@
 // A configuration is read with ParseDocument, a policy-class file with ParsePolicy,
 // and Document.Config makes the complete Config of both. NewKV and NewRoundRobin
 // return a Placement without workers; the event loop adds each with WorkerReady and
-// calls the hooks in simulated time, KV events of a pass before its outputs. Every
+// calls the hooks in simulated time; KV events of a pass come before its outputs. Every
 // hook may release requests that were queued; they are appended to the caller's
 // list and dispatched at once, in list order.
 //
 // Loads are tokens and engine blocks, times float64 ms. One KV router serves one
 // pool; ties and softmax draws come from streams named by seed and side, so equal
-// calls give equal routes. Conservation: what a request books on its rank it takes
-// back at its terminal signal, and a block is live as long as a request holds it.
+// calls give equal routes. The load that a request adds to its rank is removed at its
+// terminal signal, and a block is live as long as a request holds it.
 //
 // Source: spec replay-runtime 6, kv-router.
 package router

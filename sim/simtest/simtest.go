@@ -1,5 +1,5 @@
 // Package simtest builds a small run in one line and checks the laws that every
-// run obeys (spec replay-runtime, report). It serves tests alone.
+// run obeys (spec replay-runtime, report). Only tests import it.
 package simtest
 
 import (

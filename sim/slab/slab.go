@@ -1,5 +1,5 @@
-// Package slab keeps the values of things that come and go, as requests do, in
-// slots named by dense numbers.
+// Package slab keeps values that come and go, such as the state of requests, in slots
+// with dense numbers.
 //
 //	i := s.Allocate()   a slot, new or given back
 //	v := s.At(i)        its value; the address never changes

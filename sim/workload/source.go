@@ -15,11 +15,11 @@
 // Times are float64 ms on the run's clock, lengths are tokens. A prompt is never
 // text and never a token list: see kv.Prompt. Its blocks get their identity when the
 // trace is read, as nodes of prefix chains; an engine's block size only decides how
-// they are cut.
+// they are divided.
 //
-// Stat describes a trace, Convert writes it in another format, Synthetic.WriteTrace
-// makes one of generated load. Faults of input files are *InputError, in the words
-// of spec workload 4.
+// Stat describes a trace, Convert writes it in another format, and
+// Synthetic.WriteTrace writes generated load as a trace. A fault of an input file is an
+// *InputError with the text of spec workload 4.
 package workload
 
 import "github.com/dynosweep/dynosweep/sim/kv"

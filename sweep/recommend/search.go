@@ -14,7 +14,7 @@
 // with whole runs. A Plan fixes beforehand how many candidates run how many requests:
 // a sixteenth of the load for all, a quarter for the better ones, the whole for the
 // finalists. What is left of the budget runs the neighbours of the best, those that
-// differ from it in one decision, until none is better. What it promises for a plan
+// differ from it in one decision, until none is better. It guarantees, for a plan
 // with a share s of the grid's requests:
 //
 //   - the requests simulated are at most s times those of the grid, always;
@@ -28,13 +28,13 @@
 //   - a candidate that is stopped early could not have been kept: the bound that stops
 //     it holds for every way in which the run could have gone on.
 //
-// Prefixes mislead most between deployments of different size: the small one shines
-// until its queue has grown. So half of the places on a rung go round the groups of
-// the field, the best of each in turn.
+// Prefixes mislead most between deployments of different size: a small one looks good
+// until its queue has grown. So half of the places on a rung are given to the groups of
+// the field in turn, each time to the best candidate of the group.
 //
-// A front is a pure function of objectives, GPUs and configuration (Front); which of two
-// candidates is better is for the caller to say (Field.Order). Scores grow with quality; times are ms, rates per second. Nothing is drawn
-// but by Sample, from a named stream of its seed.
+// Front depends on objectives, GPUs and configuration alone; the caller decides which of
+// two candidates is better (Field.Order). A higher score is better; times are ms, rates
+// per second. Only Sample draws at random, from a named stream of its seed.
 package recommend
 
 import (

@@ -2,7 +2,7 @@
 // shapes, the flags of replay, the sweep specification and the AISimulate YAML
 // (spec engine-args, sweeps-and-schema). It is strict: an unknown key, a wrong
 // type or a broken rule is a Fault with origin, line and dotted path, and all
-// faults of a document are told at once.
+// faults of a document are reported at once.
 //
 // The order of use is
 //
@@ -10,11 +10,11 @@
 //	src, err := a workload.Source for run.Workload
 //	cfg, err := run.Config(src, resolver)         the complete sim.Config
 //
-// Documents have three stages: what was written (opt values), with defaults
-// filled in (Role, Workload, Router, Planner), and the sim.Config. The middle one
-// has a canonical form, from which the identity of a point is digested; seeds that
-// a document leaves open and the paths of files are no part of it, the content of
-// files is.
+// A configuration passes three stages: what the document says (opt values), the
+// same with defaults filled in (Role, Workload, Router, Planner), and the sim.Config.
+// The second stage has a canonical form whose digest is the id of a point. The form
+// holds the content of input files, but neither their paths nor the seeds that a
+// document leaves open.
 //
 // Times are ms unless a name says otherwise, lengths are tokens. Nothing here runs
 // a simulation, starts a goroutine, or reads more than the documents named.

@@ -1,23 +1,23 @@
-// Package sglang is the SGLang scheduler: batches that are prefill or decode and
-// never both, a token pool with a radix cache over pages, admission against a
-// new-token ratio that decays, retraction of decoding requests, and the two sides
-// of a disaggregated handoff, destination first (spec engine-sglang).
+// Package sglang is the SGLang scheduler (spec engine-sglang). A batch is either
+// prefill or decode. A token pool has a radix cache over pages, admission reserves
+// room for new tokens by a ratio that decays, and decoding requests are retracted
+// when the pool is full. In a disaggregated handoff the destination comes first.
 //
 // A Core is one rank. Its order of use is that of engine.Core; a pass is
 //
 //  1. drop prompts over max_model_len, promote activated handoffs, order the queue
 //  2. admit a prefill batch from the head of the queue
-//  3. if it took anybody: give finished prompts their first token; else decode,
+//  3. if the batch is not empty, give finished prompts their first token; else decode,
 //     retracting requests while the pages of one more token each do not fit
 //  4. finish, requeue what was retracted, decay the ratio
 //
 // Lengths are tokens, leases and the tree count pages of Config.BlockSize tokens.
-// free + tree + private pages = pool holds at all times. A page has no number: see
-// tree for why counts are enough.
+// At all times free + tree + private pages = pool. Pages are counted, not numbered;
+// the type tree says why that is enough.
 //
-// Where the reference can go no further and ends its run, a request that is alone
-// on its rank and still cannot get on is refused with a reason; any other standstill
-// is reported as a stall (spec engine-sglang 10).
+// Where the reference can go no further and ends its run, this core refuses a request
+// that is alone on its rank and still cannot proceed, and gives a reason; any other
+// standstill is reported as a stall (spec engine-sglang 10).
 package sglang
 
 import (

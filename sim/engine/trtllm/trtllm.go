@@ -1,7 +1,7 @@
 // Package trtllm is the scheduler of TensorRT-LLM under GUARANTEED_NO_EVICT: the
-// paged core of package vllm, but a request is admitted only when its blocks to
-// completion are there beside those promised to the running ones, so that nobody
-// is ever preempted (spec engine-vllm 7).
+// paged core of package vllm, which here admits a request only when the pool has the
+// blocks that it needs to completion, beside those that the running requests still
+// need. So no request is ever preempted (spec engine-vllm 7).
 package trtllm
 
 import (

@@ -11,9 +11,9 @@
 // waiting queue, prices the batch, and emits. In a run of plain decode passes
 // Run and Advance do the same in closed form, bit for bit.
 //
-// Requests live in slots that are reused; queues are lists through the slots, so
-// a backlog costs its memory and nothing per pass. A request's tokens exist only
-// as numbers: computed <= length <= total, of which the first prompt came with it.
+// Requests live in slots that are reused, and queues are lists through the slots, so
+// a backlog takes memory but no time per pass. A request's tokens are only counted:
+// computed <= length <= total. The first of them are the prompt.
 package vllm
 
 import (

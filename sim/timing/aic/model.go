@@ -5,13 +5,13 @@
 // at first use and are shared by the whole process. NewModel turns a checkpoint, its
 // number formats and a parallel layout into two lists of ops, prefill and decode, and
 // binds each op to its slice of a table. PrefillMs, DecodeMs and DecodeSeries then
-// price passes; Capacity sizes the cache; Outside tells how far questions went beyond
-// what was measured. BatchSteps and BatchCapacity answer CSV files.
+// price passes; Capacity sizes the cache; Outside says how far the questions lay
+// outside what was measured. BatchSteps and BatchCapacity answer CSV files.
 //
-// Times are float64 ms, raw: no speed-up, rounding or least duration is applied.
+// Times are float64 ms before speed-up, rounding and the least duration of a pass.
 // Counts are per attention rank. A pass is the sum of its ops in list order, in the
 // reference's order of operations, without fused multiply-add. Missing data is an
-// error, never the figure of another shape, except in the modes that estimate.
+// error, except in the modes that estimate it from other shapes.
 //
 // The method is spec aic-perfmodel; the data and its licence are described in
 // data/NOTICE and made by scripts/perfdata.
