@@ -80,7 +80,7 @@ func printTable(w io.Writer, width int, axes, figures []fitted, s *compare.Sweep
 	}
 	label := fitted{head: "point", left: true}
 	for _, p := range shown {
-		label.cells = append(label.cells, shortID(p.ID)+" "+s.LabelUnderLoad(p))
+		label.cells = append(label.cells, compare.ShortID(p.ID)+" "+s.LabelUnderLoad(p))
 	}
 	return printFitted(w, width, leastNames, append(figures, label))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dynosweep/dynosweep/results/compare"
 	"github.com/dynosweep/dynosweep/results/page"
 	"github.com/dynosweep/dynosweep/sweep"
-	"github.com/dynosweep/dynosweep/sweep/scenario"
+	"github.com/dynosweep/dynosweep/sweep/launch"
 )
 
 func reportCommand() *cli.Command {
@@ -147,65 +147,16 @@ func writePage(c *cli.Command, a *compare.Analysis, dir string) (string, error) 
 	if err != nil {
 		return "", badInput(fmt.Errorf("%w: give another --page FILE, or none", err))
 	}
-	in := page.Input{Analysis: a, Replay: (&replayer{}).line, Invocation: invocation(c, dir)}
+	in := page.Input{Analysis: a, Replay: newReplayer().Line, Invocation: invocation(c, dir)}
 	if err := page.Write(out, &in); err != nil {
 		return "", err
 	}
 	return out.path, files.commit()
 }
 
-// replayer renders resolved configurations as replay commands.
-type replayer struct {
-	in    sweep.Inputs
-	bytes map[scenario.AICRequest]scenario.TimingAnswer // answers of the hardware tables
-}
-
-// args are the arguments of replay.
-func (r *replayer) args(config string) ([]string, error) {
-	return scenario.ReplayArgs([]byte(config), r.answer)
-}
-
-func (r *replayer) answer(q scenario.TimingQuery) (scenario.TimingAnswer, error) {
-	if a, ok := r.bytes[*q.TransferBytes]; ok {
-		return a, nil
-	}
-	a, err := r.in.Resolve(q)
-	if err != nil {
-		return a, err
-	}
-	if r.bytes == nil {
-		r.bytes = map[scenario.AICRequest]scenario.TimingAnswer{}
-	}
-	r.bytes[*q.TransferBytes] = a
-	return a, nil
-}
-
-// line is the command of a configuration, or why there is none.
-func (r *replayer) line(config string) string {
-	args, err := r.args(config)
-	if err != nil {
-		return "# " + err.Error()
-	}
-	return "dynosweep replay " + shellJoin(args)
-}
-
-// shellJoin quotes arguments for a POSIX shell.
-func shellJoin(args []string) string {
-	var b strings.Builder
-	for i, a := range args {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		plain := a != "" && strings.IndexFunc(a, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r))
-		}) < 0
-		if plain {
-			b.WriteString(a)
-		} else {
-			b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
-		}
-	}
-	return b.String()
+// newReplayer renders replay commands with the built-in hardware tables.
+func newReplayer() *launch.Replayer {
+	return &launch.Replayer{Resolve: (&sweep.Inputs{}).Resolve}
 }
 
 // invocation is the command that makes this report again.
@@ -222,7 +173,7 @@ func invocation(c *cli.Command, dir string) string {
 	if c.IsSet("attainment") {
 		args = append(args, "--attainment", strconv.FormatFloat(c.Float("attainment"), 'g', -1, 64))
 	}
-	return shellJoin(args)
+	return launch.ShellJoin(args)
 }
 
 // pageSize is the size of a file for people, "" if it cannot be told.

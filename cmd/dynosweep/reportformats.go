@@ -270,7 +270,7 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 	}
 	fmt.Fprintf(b, "**Deploy** %s%s\n", markdown(v.Sentence), id)
 	for _, c := range v.Nearest {
-		fmt.Fprintf(b, "- %s `%s`: %s\n", markdown(c.Label), shortID(c.ID), markdown(c.Why))
+		fmt.Fprintf(b, "- %s `%s`: %s\n", markdown(c.Label), compare.ShortID(c.ID), markdown(c.Why))
 	}
 	for _, text := range slices.Concat([]string{v.Money, v.Second, v.Others, v.Today}, v.Caveats) {
 		if text != "" {
@@ -284,7 +284,7 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | ITL p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
 	for _, i := range a.FrontShown(l, maxMarkdownFront) {
 		c := &a.Cases[i]
-		fmt.Fprintf(b, "| %s `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", markdown(c.Label), shortID(c.ID), compare.Number(round1(c.GPUs)),
+		fmt.Fprintf(b, "| %s `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", markdown(c.Label), compare.ShortID(c.ID), compare.Number(round1(c.GPUs)),
 			c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis), c.ITLMs.Plain(compare.Millis),
 			c.Attainment.Plain(compare.Percent), c.USDPerMillion.Plain(compare.Dollars), markdown(c.Why))
 	}

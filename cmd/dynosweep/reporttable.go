@@ -55,7 +55,7 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	if v.Winner == nil {
 		printText(w, "Deploy", v.Sentence)
 		for _, c := range v.Nearest {
-			printText(w, "Near", fmt.Sprintf("%s %s on %s: %s", shortID(c.ID), c.Label, c.GPUText(), c.Why))
+			printText(w, "Near", fmt.Sprintf("%s %s on %s: %s", compare.ShortID(c.ID), c.Label, c.GPUText(), c.Why))
 		}
 		if v.Others != "" {
 			printText(w, "Lost", v.Others)
@@ -80,7 +80,7 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 		columns := []fitted{{left: true}, {left: true}, {left: true}}
 		for _, b := range best {
 			c := &a.Cases[b.Case]
-			for k, text := range [...]string{b.Objective, b.Figure, shortID(c.ID) + " " + c.Label} {
+			for k, text := range [...]string{b.Objective, b.Figure, compare.ShortID(c.ID) + " " + c.Label} {
 				columns[k].cells = append(columns[k].cells, text)
 			}
 		}
@@ -113,10 +113,6 @@ func printText(w io.Writer, name, text string) {
 	fmt.Fprintf(w, "%-8s%s\n", name, line)
 }
 
-// shortID is enough of a point id to tell it from others; --baseline and --point
-// take it.
-func shortID(id string) string { return id[:min(8, len(id))] }
-
 func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	if len(l.Front) == 0 {
 		return nil
@@ -127,7 +123,7 @@ func printFront(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	for _, i := range a.FrontShown(l, maxFront) {
 		c := &a.Cases[i]
 		for k, text := range [...]string{c.TokensPerUser.Plain(compare.Number), c.TokensPerGPU.Plain(compare.Number), c.TTFTMs.Plain(compare.Millis),
-			c.Attainment.Plain(compare.Percent), c.USDPerMillion.Plain(compare.Dollars), compare.Number(round1(c.GPUs)), shortID(c.ID) + " " + c.Label} {
+			c.Attainment.Plain(compare.Percent), c.USDPerMillion.Plain(compare.Dollars), compare.Number(round1(c.GPUs)), compare.ShortID(c.ID) + " " + c.Label} {
 			columns[k].cells = append(columns[k].cells, text)
 		}
 	}
@@ -172,7 +168,7 @@ func printBoard(w io.Writer, a *compare.Analysis) error {
 		c := &a.Cases[r.Case]
 		for k, text := range [...]string{c.Attainment.Plain(compare.Percent), compare.Number(r.GPUHours), change(a.VsFixed(r)), change(r.VsBound()),
 			compare.Number(round1(r.Events)), compare.Number(round1(r.Reversals)), compare.Number(math.Round(r.UnderS)), compare.Number(math.Round(r.OverS)),
-			compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), shortID(c.ID) + " " + a.Sweep.LabelUnderLoad(c.Point)} {
+			compare.Number(round1(r.ReactionS)), compare.Percent(r.StartMisses), compare.ShortID(c.ID) + " " + a.Sweep.LabelUnderLoad(c.Point)} {
 			columns[k].cells = append(columns[k].cells, text)
 		}
 	}

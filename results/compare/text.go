@@ -149,3 +149,7 @@ func Count(n int, noun string) string {
 	}
 	return s
 }
+
+// ShortID is the beginning of a point id that tells it from the others of its sweep;
+// --baseline and --point take it.
+func ShortID(id string) string { return id[:min(8, len(id))] }

@@ -1,0 +1,196 @@
+// Package launch turns one point of a sweep into what it takes to run it for real:
+// the manifest of a Kubernetes deployment, the commands that start the same fleet on
+// one machine, and the AIPerf command that offers it the load of the simulation. It
+// also renders a resolved configuration as a replay command.
+//
+// In order:
+//
+//	r := &launch.Replayer{Resolve: inputs.Resolve}
+//	d, err := launch.New(analysis, point, r)
+//	for _, name := range launch.Files { err = d.Write(w, name) }
+//
+// Deployment.Notes says what the simulation does not know and the user has to set or
+// check by hand. Every value comes from the resolved configuration of the point
+// (column config of points.parquet); nothing is read from a terminal or a flag.
+package launch
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/dynosweep/dynosweep/results/compare"
+)
+
+//go:embed templates/*.tmpl
+var templateFiles embed.FS
+
+// Files are the names of the files of a deployment.
+var Files = []string{"graph.yaml", "launch.sh", "aiperf.sh"}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"sh":   func(args []string) string { return ShellJoin(args) },
+	"line": oneLine,
+	"list": func(s string) []string { return []string{s} },
+	"q":    yamlQuote,
+}).ParseFS(templateFiles, "templates/*.tmpl"))
+
+// Deployment is one point as its files show it.
+type Deployment struct {
+	Name, Point, Label, Sentence string
+	Model                        string // placeholder where no document names one
+	Backend                      string
+	Frontend                     []string // arguments
+	Workers                      []Worker
+	Planner                      string // its configuration, JSON; "" none
+	Replay                       string
+	Convert                      []string // command that makes $trace of the trace; none: AIPerf reads it as it is
+	AIPerf                       []string
+	Notes                        []string // what the simulation does not know
+}
+
+// Worker describes the workers of one role.
+type Worker struct {
+	Service, Sub string // name in the graph, subComponentType
+	Replicas     int
+	GPUs         int
+	Module       string
+	Args         []string
+}
+
+const modelPlaceholder = "MODEL"
+
+// Write writes one of Files.
+func (d *Deployment) Write(w io.Writer, name string) error {
+	return templates.ExecuteTemplate(w, name+".tmpl", d)
+}
+
+// New describes the deployment of one point of an analysis. The error is that of a
+// configuration which cannot be read.
+func New(a *compare.Analysis, c *compare.Case, replay *Replayer) (*Deployment, error) {
+	config := a.Sweep.Frame.Column("config").Text(c.Rows[0])
+	var raw struct {
+		Engine         *roleConfig     `json:"engine"`
+		Prefill        *roleConfig     `json:"prefill_engine"`
+		Decode         *roleConfig     `json:"decode_engine"`
+		Workers        int             `json:"workers"`
+		PrefillWorkers int             `json:"prefill_workers"`
+		DecodeWorkers  int             `json:"decode_workers"`
+		Planner        json.RawMessage `json:"planner"`
+		Workload       map[string]any  `json:"workload"`
+		Router         struct {
+			Mode   string         `json:"mode"`
+			Config map[string]any `json:"config"`
+		} `json:"router"`
+	}
+	if err := json.Unmarshal([]byte(config), &raw); err != nil {
+		return nil, fmt.Errorf("point %s: config: %w", c.ID, err)
+	}
+	d := &Deployment{Name: "dynosweep-" + compare.ShortID(c.ID), Point: c.ID, Label: c.Label, Sentence: sentenceOf(a, c), Model: modelPlaceholder, Replay: replay.Line(config)}
+	roles := []*roleConfig{raw.Engine}
+	if raw.Prefill != nil {
+		roles = []*roleConfig{raw.Prefill, raw.Decode}
+	}
+	for _, r := range roles {
+		if r == nil {
+			return nil, fmt.Errorf("point %s: its configuration names no engine", c.ID)
+		}
+	}
+	d.Backend = roles[0].Engine.Backend
+	d.name(roles[0])
+	if raw.Prefill != nil {
+		d.worker(raw.Prefill, "prefill", raw.PrefillWorkers)
+		d.worker(raw.Decode, "decode", raw.DecodeWorkers)
+	} else {
+		d.worker(raw.Engine, "", raw.Workers)
+	}
+	d.route(raw.Router.Mode, raw.Router.Config)
+	if len(raw.Planner) > 0 && string(raw.Planner) != "null" {
+		if err := d.plan(config, replay); err != nil {
+			return nil, err
+		}
+	}
+	d.measure(raw.Workload)
+	d.Notes = append(d.Notes, "set the container image, and review every flag against the release that you install")
+	return d, nil
+}
+
+// sentenceOf is what the report says of the point.
+func sentenceOf(a *compare.Analysis, c *compare.Case) string {
+	if w := a.Loads[c.Load].Verdict.Winner; w == c {
+		return a.Loads[c.Load].Verdict.Sentence
+	}
+	return c.Label + ": " + c.Why
+}
+
+// name takes the model from the timing, if that names one.
+func (d *Deployment) name(r *roleConfig) {
+	var model string
+	if json.Unmarshal(r.Engine.Timing.Config.Model, &model) == nil && model != "" {
+		d.Model = model
+		return
+	}
+	d.Notes = append(d.Notes, "the point's timing names no model: replace "+modelPlaceholder)
+}
+
+var modules = map[string]string{"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "trtllm": "dynamo.trtllm"}
+
+func (d *Deployment) worker(r *roleConfig, role string, replicas int) {
+	name := map[string]string{"vllm": "Vllm", "sglang": "Sglang", "trtllm": "Trtllm"}[r.Engine.Backend]
+	w := Worker{Service: name + "Worker", Sub: role, Replicas: replicas, GPUs: r.TP * r.DP * max(r.CP, 1), Module: modules[r.Engine.Backend]}
+	switch role {
+	case "prefill":
+		w.Service = name + "PrefillWorker"
+	case "decode":
+		w.Service = name + "DecodeWorker"
+	default:
+		w.Sub = "decode"
+	}
+	w.Args = engineFlags(d.Model, r)
+	if role != "" {
+		w.Args = append(w.Args, "--disaggregation-mode", role)
+	}
+	d.Workers = append(d.Workers, w)
+}
+
+// route sets up the frontend's router.
+func (d *Deployment) route(mode string, config map[string]any) {
+	d.Frontend = []string{"--router-mode", "round-robin"}
+	if mode != "kv_router" {
+		return
+	}
+	d.Frontend = []string{"--router-mode", "kv"}
+	for _, key := range [...]string{"overlap_score_credit", "prefill_load_scale", "router_temperature"} {
+		if v, ok := config[key].(float64); ok {
+			d.Notes = append(d.Notes, fmt.Sprintf("the router ran with %s %s: set it the way your release does", key, strconv.FormatFloat(v, 'g', -1, 64)))
+		}
+	}
+}
+
+// plan takes the Planner's document from the replay arguments of the point.
+func (d *Deployment) plan(config string, replay *Replayer) error {
+	args, err := replay.Args(config)
+	if err != nil {
+		return err
+	}
+	for i := range args[:len(args)-1] {
+		if args[i] == "--planner-config" {
+			d.Planner = args[i+1]
+		}
+	}
+	d.Notes = append(d.Notes, "the Planner starts from the replicas of the simulation and scales the graph itself")
+	return nil
+}
+
+// oneLine keeps a text inside a comment.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// yamlQuote is a double-quoted YAML string: JSON's escapes are all YAML's.
+func yamlQuote(s string) string {
+	text, _ := json.Marshal(s) // a string marshals
+	return string(text)
+}
