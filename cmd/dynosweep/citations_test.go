@@ -195,3 +195,33 @@ func TestCitationsAreReadWithTheirLists(t *testing.T) {
 		}
 	}
 }
+
+// codePath is a path of a file or folder that a page names in code type.
+var codePath = regexp.MustCompile("`((?:\\.ci|cmd|configs|docs|internal|planner|results|scripts|sim|sweep)/[A-Za-z0-9_./-]+)`")
+
+func TestFilesThatThePagesNameExist(t *testing.T) {
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, page := range append(pages, filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range codePath.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "NAME") {
+				continue
+			}
+			seen++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d paths were found", seen)
+	}
+}

@@ -5,8 +5,8 @@
 //	v := s.At(i)        its value; the address never changes
 //	s.Release(i)        gives it back
 //
-// A slab grows by chunks and moves nothing, so that a deep backlog costs the memory
-// of its values once. Slots start as zero values and keep what Release found in them.
+// A slab grows by chunks and never moves a value, so growing needs no second copy in
+// memory. A new slot holds the zero value; a reused one holds what Release left in it.
 package slab
 
 const (
