@@ -1,9 +1,11 @@
 package results
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -45,12 +47,17 @@ const (
 // Each file is replaced whole; after an interruption it can be called again. A
 // child table without a row has no file.
 func (s *Store) Finalize(plan []Planned) error {
+	if err := s.settlePacks(); err != nil {
+		return err
+	}
+	files := &openFiles{}
+	defer files.close()
 	for id := Ticks; id < tableCount; id++ {
-		if err := s.writeChild(id, plan); err != nil {
+		if err := s.writeChild(id, plan, files); err != nil {
 			return err
 		}
 	}
-	counts, err := s.writePoints(plan)
+	counts, err := s.writePoints(plan, files)
 	if err != nil {
 		return err
 	}
@@ -63,11 +70,11 @@ func (s *Store) Finalize(plan []Planned) error {
 }
 
 // writeChild joins the rows of one child table.
-func (s *Store) writeChild(id TableID, plan []Planned) error {
-	var with []Key
+func (s *Store) writeChild(id TableID, plan []Planned, files *openFiles) error {
+	var with []location
 	for _, p := range plan {
 		if p.Row == nil && s.finished[p.Key].tables[id] {
-			with = append(with, p.Key)
+			with = append(with, s.finished[p.Key].at)
 		}
 	}
 	name := filepath.Join(s.dir, id.File())
@@ -83,8 +90,12 @@ func (s *Store) writeChild(id TableID, plan []Planned) error {
 		if err != nil {
 			return err
 		}
-		for _, key := range with {
-			err := eachBatch(s.partName(key), id, func(b arrow.RecordBatch) error {
+		for _, at := range with {
+			file, err := files.open(at.file)
+			if err != nil {
+				return err
+			}
+			err = eachBatch(file, at, id, func(b arrow.RecordBatch) error {
 				same := array.NewRecordBatch(out.schema, b.Columns(), b.NumRows()) // with our field metadata
 				defer same.Release()
 				return out.write(same)
@@ -98,7 +109,7 @@ func (s *Store) writeChild(id TableID, plan []Planned) error {
 }
 
 // writePoints writes points.parquet and counts its rows by status.
-func (s *Store) writePoints(plan []Planned) (map[Status]int, error) {
+func (s *Store) writePoints(plan []Planned, files *openFiles) (map[Status]int, error) {
 	columns, counts := plain(s.columns), map[Status]int{}
 	err := writeDurably(s.fs, filepath.Join(s.dir, Points.File()), func(w io.Writer) error {
 		out, err := s.newParquet(w, columns, s.pointMetadata())
@@ -114,7 +125,7 @@ func (s *Store) writePoints(plan []Planned) (map[Status]int, error) {
 		}
 		gathered := 0
 		for _, p := range plan {
-			cells, status, err := s.cells(p)
+			cells, status, err := s.cells(p, files)
 			if err != nil {
 				return err
 			}
@@ -140,7 +151,7 @@ func (s *Store) writePoints(plan []Planned) (map[Status]int, error) {
 }
 
 // cells returns the row of a planned point; nil if it has not ended.
-func (s *Store) cells(p Planned) ([]Value, Status, error) {
+func (s *Store) cells(p Planned, files *openFiles) ([]Value, Status, error) {
 	if p.Row != nil {
 		cells := make([]Value, len(s.columns))
 		for i := range s.columns {
@@ -148,19 +159,70 @@ func (s *Store) cells(p Planned) ([]Value, Status, error) {
 		}
 		return cells, p.Row.Status, nil
 	}
-	if _, ok := s.finished[p.Key]; !ok {
+	f, ok := s.finished[p.Key]
+	if !ok {
 		return nil, "", nil
 	}
-	name := s.partName(p.Key)
-	head, _, err := readHead(name)
+	head, err := files.head(f.at)
 	if err != nil {
 		return nil, "", err
 	}
 	cells, err := s.decodeRow(head)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w: remove it and run the point again", name, err)
+		return nil, "", fmt.Errorf("%s: point %s: %w: remove the file and run its points again", f.at.file, p.Key, err)
 	}
 	return cells, head.Status, nil
+}
+
+// settlePacks makes every committed part durable, before the tables say that it is done.
+func (s *Store) settlePacks() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pack.close()
+}
+
+// openFiles keeps the file read last open, since parts that follow each other in the
+// plan mostly stand in one pack.
+type openFiles struct {
+	name string
+	file *os.File
+	buf  []byte
+}
+
+func (o *openFiles) open(name string) (*os.File, error) {
+	if o.name == name && o.file != nil {
+		return o.file, nil
+	}
+	o.close()
+	var err error
+	o.file, err = os.Open(name)
+	o.name = name
+	return o.file, err
+}
+
+func (o *openFiles) close() {
+	if o.file != nil {
+		o.file.Close()
+		o.file = nil
+	}
+}
+
+// head reads the last frame of a part, which lives until the next call.
+func (o *openFiles) head(where location) (*partHead, error) {
+	file, err := o.open(where.file)
+	if err != nil {
+		return nil, err
+	}
+	n := where.size - where.row
+	o.buf = slices.Grow(o.buf[:0], int(n))[:n]
+	if _, err := file.ReadAt(o.buf, where.at+where.row); err != nil {
+		return nil, fmt.Errorf("%s: %w", where.file, err)
+	}
+	payload := o.buf[frameHeader:]
+	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(o.buf[5:]) {
+		return nil, fmt.Errorf("%s: %w", where.file, errTorn)
+	}
+	return parseHead(payload)
 }
 
 // withAxes inserts the axis columns into the columns of points.parquet.

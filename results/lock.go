@@ -1,5 +1,3 @@
-//go:build unix
-
 package results
 
 import (
@@ -9,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -20,6 +17,9 @@ type holder struct {
 	Since string `json:"since"`
 }
 
+// errHeld says that another process has the lock.
+var errHeld = errors.New("held by another process")
+
 // lockDir takes the directory's lock, which ends with the process. The error names
 // who holds it.
 func lockDir(dir string, now time.Time) (*os.File, error) {
@@ -27,9 +27,9 @@ func lockDir(dir string, now time.Time) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := lockFileNow(f); err != nil {
 		defer f.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
+		if !errors.Is(err, errHeld) {
 			return nil, fmt.Errorf("cannot lock %s: %w", dir, err)
 		}
 		var h holder

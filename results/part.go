@@ -2,13 +2,13 @@ package results
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,15 +20,15 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
-// A part file is the durable unit of one point and seed:
+// A part is the durable unit of one point and seed:
 //
 //	magic, then frames of [table uint8][length uint32][CRC-32C uint32][payload]
 //
 // The payloads of one child table, joined, are an Arrow IPC stream; tables
 // interleave as their rows come. The frame of table Points is the last and holds
-// the point's row as JSON. A file that does not end with it is torn and ignored.
+// the point's row (maker.go). A part that does not end with it is torn and ignored.
 const (
-	partMagic   = "dswpart1"
+	partMagic   = "dswpart2"
 	frameHeader = 9
 	batchRows   = 4096 // rows of a child table gathered before they are written
 	maxFrame    = 1 << 28
@@ -39,31 +39,112 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Part gathers what one point and seed leaves. It belongs to one goroutine. After
 // an error only Abort is of use.
 type Part struct {
-	store    *Store
+	maker    *Maker
 	key      Key
-	out      *durable
+	out      sink
 	ticks    stream[tickRow]
 	passes   stream[passRow]
 	scalings stream[scalingRow]
 	requests stream[requestRow]
 }
 
-// Begin opens the part of a point and seed. Nothing of it counts before Commit; an
-// earlier part of the same key stays until then.
-func (s *Store) Begin(key Key) (*Part, error) {
-	out, err := createDurable(s.fs, s.partName(key))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := out.WriteString(partMagic); err != nil {
-		out.abort()
-		return nil, err
-	}
-	return &Part{store: s, key: key, out: out,
+// sink is where a part goes. commit makes it whole; it learns what the part says of its
+// point, and where in the part its last frame begins.
+type sink interface {
+	io.Writer
+	size() int64
+	commit(f Finished, row int64) error
+	abort()
+}
+
+func (m *Maker) begin(key Key, out sink) *Part {
+	io.WriteString(out, partMagic) // a sink keeps the first bytes in memory
+	return &Part{maker: m, key: key, out: out,
 		ticks:    stream[tickRow]{id: Ticks, columns: tickColumns},
 		passes:   stream[passRow]{id: ForwardPasses, columns: passColumns},
 		scalings: stream[scalingRow]{id: ScalingEvents, columns: scalingColumns},
-		requests: stream[requestRow]{id: Requests, columns: requestColumns}}, nil
+		requests: stream[requestRow]{id: Requests, columns: requestColumns}}
+}
+
+// Begin opens the part of a point and seed. Nothing of it counts before Commit; an
+// earlier part of the same key stays until then.
+func (s *Store) Begin(key Key) (*Part, error) {
+	return s.Maker.begin(key, &storeSink{store: s, key: key}), nil
+}
+
+// memorySink keeps a part in memory.
+type memorySink struct{ *bytes.Buffer }
+
+func (m *memorySink) size() int64                  { return int64(m.Len()) }
+func (m *memorySink) commit(Finished, int64) error { return nil }
+func (m *memorySink) abort()                       { m.Reset() }
+
+// storeSink brings a part into a Store: through memory into a pack, or, once it is
+// large, into a file of its own.
+type storeSink struct {
+	store *Store
+	key   Key
+	small bytes.Buffer
+	file  *durable // nil: small
+	long  int64    // bytes in file
+}
+
+func (k *storeSink) size() int64 {
+	if k.file != nil {
+		return k.long
+	}
+	return int64(k.small.Len())
+}
+
+func (k *storeSink) Write(b []byte) (int, error) {
+	if k.file == nil && k.small.Len()+len(b) <= spillBytes {
+		return k.small.Write(b)
+	}
+	if k.file == nil {
+		var err error
+		if k.file, err = createDurable(k.store.fs, k.store.partName(k.key)); err != nil {
+			return 0, err
+		}
+		k.long = int64(k.small.Len())
+		if _, err := k.file.Write(k.small.Bytes()); err != nil {
+			return 0, err
+		}
+		k.small = bytes.Buffer{}
+	}
+	n, err := k.file.Write(b)
+	k.long += int64(n)
+	return n, err
+}
+
+func (k *storeSink) commit(f Finished, row int64) error {
+	if k.file != nil {
+		if err := k.file.commit(); err != nil {
+			return err
+		}
+	}
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	f.at = location{file: k.store.partName(k.key), size: k.long}
+	if k.file == nil {
+		var err error
+		if f.at, err = k.store.addToPack(k.small.Bytes()); err != nil {
+			return err
+		}
+	}
+	f.at.row = row
+	k.store.note(f)
+	return nil
+}
+
+func (k *storeSink) abort() {
+	if k.file != nil {
+		k.file.abort()
+	}
+}
+
+// partName is the file of a large part.
+func (s *Store) partName(k Key) string {
+	return filepath.Join(s.dir, partsDir, k.String()+partSuffix)
 }
 
 // Tick adds one Planner tick and the forward passes it saw.
@@ -120,7 +201,8 @@ func (p *Part) Commit(row *Point) error {
 			return err
 		}
 	}
-	head, err := p.store.encodeRow(row)
+	at := p.out.size()
+	head, err := p.maker.encodeRow(row)
 	if err == nil {
 		err = writeFrame(p.out, Points, head)
 	}
@@ -128,11 +210,8 @@ func (p *Part) Commit(row *Point) error {
 		p.out.abort()
 		return err
 	}
-	if err := p.out.commit(); err != nil {
-		return err
-	}
-	p.store.note(Finished{Key: row.Key, Status: row.Status, Reason: row.Reason, tables: p.tables()})
-	return nil
+	set := p.tables()
+	return p.out.commit(Finished{Key: row.Key, Status: row.Status, Reason: row.Reason, Version: p.maker.identity.Version, tables: set}, at)
 }
 
 // Abort drops what was gathered.
@@ -167,7 +246,7 @@ func (s *stream[R]) add(out io.Writer, row *R) error {
 		schema := arrowSchema(plain(s.columns), nil)
 		s.used = true
 		s.builder = array.NewRecordBuilder(memory.DefaultAllocator, schema)
-		s.frames = bufio.NewWriterSize(frameWriter{out, s.id}, 1<<16)
+		s.frames = bufio.NewWriterSize(frameWriter{out, s.id}, 8<<10)
 		s.writer = ipc.NewWriter(s.frames, ipc.WithSchema(schema), ipc.WithLZ4())
 	}
 	for i := range s.columns {
@@ -235,42 +314,37 @@ func writeFrame(out io.Writer, id TableID, payload []byte) error {
 	return err
 }
 
-// errTorn says that a part file is not whole.
-var errTorn = errors.New("part file is torn")
+// errTorn says that a part is not whole.
+var errTorn = errors.New("part is torn")
 
-// frames reads a part file frame by frame.
+// frames reads a part frame by frame.
 type frames struct {
-	file *os.File
 	in   *bufio.Reader
+	at   int64 // of the next frame, from the begin of the part
 	left int64 // bytes behind the frames read so far
 	buf  []byte
+	bad  error // the part does not begin as one
 }
 
-func openFrames(name string) (*frames, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
+// newFrames reads the part that stands at a place of a file.
+func newFrames(file io.ReaderAt, where location) *frames {
+	size := int64(1 << 16)
+	f := &frames{in: bufio.NewReaderSize(io.NewSectionReader(file, where.at, where.size), int(min(size, max(where.size, 16)))),
+		at: int64(len(partMagic)), left: where.size - int64(len(partMagic))}
+	var magic [len(partMagic)]byte
+	if _, err := io.ReadFull(f.in, magic[:]); err != nil || string(magic[:]) != partMagic {
+		f.bad = errTorn
 	}
-	f := &frames{file: file, in: bufio.NewReaderSize(file, 1<<16)}
-	info, err := file.Stat()
-	if err == nil {
-		magic := make([]byte, len(partMagic))
-		f.left = info.Size() - int64(len(magic))
-		if _, rerr := io.ReadFull(f.in, magic); rerr != nil || string(magic) != partMagic {
-			err = fmt.Errorf("%s: %w", name, errTorn)
-		}
-	}
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	return f, nil
+	return f
 }
 
 // next returns the next frame; its payload lives until the next call. After the
-// last frame it returns io.EOF, and errTorn where the file stops inside a frame or
+// last frame it returns io.EOF, and errTorn where the part stops inside a frame or
 // a checksum is wrong.
 func (f *frames) next() (TableID, []byte, error) {
+	if f.bad != nil {
+		return 0, nil, f.bad
+	}
 	if f.left == 0 {
 		return 0, nil, io.EOF
 	}
@@ -282,6 +356,7 @@ func (f *frames) next() (TableID, []byte, error) {
 	if f.left -= frameHeader + n; f.left < 0 || n > maxFrame || head[0] >= byte(tableCount) {
 		return 0, nil, errTorn
 	}
+	f.at += frameHeader + n
 	f.buf = slices.Grow(f.buf[:0], int(n))[:n]
 	if _, err := io.ReadFull(f.in, f.buf); err != nil {
 		return 0, nil, errTorn
@@ -292,24 +367,27 @@ func (f *frames) next() (TableID, []byte, error) {
 	return TableID(head[0]), f.buf, nil
 }
 
-func (f *frames) close() { f.file.Close() }
-
-// row reads a part to its end and returns the point's row and which child tables
-// it has; errTorn if it is not whole.
-func (f *frames) row() (head []byte, set tableSet, err error) {
+// row reads a part to its end and returns what its last frame says, which child tables
+// it has, and where that frame begins; errTorn if the part is not whole.
+func (f *frames) row() (head *partHead, set tableSet, at int64, err error) {
 	for {
+		begin := f.at
 		id, payload, err := f.next()
 		switch {
 		case err == io.EOF && head != nil:
-			return head, set, nil
+			return head, set, at, nil
 		case err == io.EOF || err == nil && head != nil: // no row, or frames behind it
-			return nil, set, errTorn
+			return nil, set, 0, errTorn
 		case err != nil:
-			return nil, set, err
+			return nil, set, 0, err
 		}
-		if set[id] = true; id == Points {
-			head = slices.Clone(payload)
+		if set[id] = true; id != Points {
+			continue
 		}
+		if head, err = parseHead(slices.Clone(payload)); err != nil {
+			return nil, set, 0, err
+		}
+		at = begin
 	}
 }
 
@@ -337,15 +415,10 @@ func (r *tableReader) Read(b []byte) (int, error) {
 
 // eachBatch calls fn for the record batches of one child table of a part, which
 // live during the call.
-func eachBatch(name string, id TableID, fn func(arrow.RecordBatch) error) error {
-	f, err := openFrames(name)
+func eachBatch(file io.ReaderAt, where location, id TableID, fn func(arrow.RecordBatch) error) error {
+	r, err := ipc.NewReader(&tableReader{f: newFrames(file, where), id: id})
 	if err != nil {
-		return err
-	}
-	defer f.close()
-	r, err := ipc.NewReader(&tableReader{f: f, id: id})
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", where.file, err)
 	}
 	defer r.Release()
 	for r.Next() {
@@ -354,18 +427,7 @@ func eachBatch(name string, id TableID, fn func(arrow.RecordBatch) error) error 
 		}
 	}
 	if err := r.Err(); err != nil && err != io.EOF {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", where.file, err)
 	}
 	return nil
-}
-
-// partHead is the JSON of a part's last frame.
-type partHead struct {
-	SchemaVersion int             `json:"schema_version"`
-	SpecDigest    string          `json:"spec_digest"`
-	Point         string          `json:"point_id"`
-	Seed          *int64          `json:"seed"`
-	Status        Status          `json:"status"`
-	Reason        string          `json:"reason,omitempty"`
-	Row           json.RawMessage `json:"row"` // cells in the order of the columns
 }

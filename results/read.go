@@ -342,8 +342,8 @@ func readMeta(pf *file.Reader) (m Meta, err error) {
 	if m.SchemaVersion, err = strconv.Atoi(text(metaSchema)); err != nil {
 		return m, fmt.Errorf("no table of dynosweep: metadata %s is %q (%w)", metaSchema, text(metaSchema), ErrOther)
 	}
-	if m.SchemaVersion != SchemaVersion {
-		return m, fmt.Errorf("schema version %d, this program reads %d (%w)", m.SchemaVersion, SchemaVersion, ErrOther)
+	if m.SchemaVersion < oldestSchema || m.SchemaVersion > SchemaVersion {
+		return m, fmt.Errorf("schema version %d, this program reads %d to %d (%w)", m.SchemaVersion, oldestSchema, SchemaVersion, ErrOther)
 	}
 	for _, l := range [...]struct {
 		key  string

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
@@ -75,17 +77,34 @@ func tick(ordinal int) *Tick {
 			PredictedHitRate: nan, EngineRPSPrefill: nan, EngineRPSDecode: nan, LowerBoundPrefill: -1, LowerBoundDecode: 2, LoadReason: "no_change"}}
 }
 
-// runPoint writes the part of one planned point, as a sweep does.
-func runPoint(s *Store, key Key) error {
+// rowOf is the row that a planned point leaves.
+func rowOf(key Key) *Point {
 	n := 3 + int(key.Seed) + int(key.Point[1])
 	if key.Point == "p1" && key.Seed == 2 {
-		return s.Write(&Point{Key: key, Status: Failed, Reason: "timed out", Axes: []Value{Int(n), Text("kv_router"), Null}})
+		return &Point{Key: key, Status: Failed, Reason: "timed out", Axes: []Value{Int(n), Text("kv_router"), Null}}
 	}
+	summary, _ := simulate(n)
+	return &Point{Key: key, Status: Done, Axes: []Value{Int(n), Text("round_robin"), Float(0.5)},
+		Config: `{"a":1}`, GPUs: 4, Summary: summary, CostUSD: Some(math.Nextafter(0.3, 1))}
+}
+
+// runPoint writes the part of one planned point, as a sweep does.
+func runPoint(s *Store, key Key) error {
 	p, err := s.Begin(key)
 	if err != nil {
 		return err
 	}
-	summary, records := simulate(n)
+	return fill(p, key)
+}
+
+// fill writes what a planned point leaves.
+func fill(p *Part, key Key) error {
+	row := rowOf(key)
+	if row.Status == Failed {
+		return p.Commit(row)
+	}
+	_, records := simulate(3 + int(key.Seed) + int(key.Point[1]))
+	var err error
 	for i := range 3 {
 		if err == nil {
 			err = p.Tick(tick(i))
@@ -101,8 +120,7 @@ func runPoint(s *Store, key Key) error {
 		p.Abort()
 		return err
 	}
-	return p.Commit(&Point{Key: key, Status: Done, Axes: []Value{Int(n), Text("round_robin"), Float(0.5)},
-		Config: `{"a":1}`, GPUs: 4, Summary: summary, CostUSD: Some(math.Nextafter(0.3, 1))})
+	return p.Commit(row)
 }
 
 // sweep runs what is not finished, in the order given, and finalizes.
@@ -380,32 +398,185 @@ func TestAnyFaultThenRerunGivesTheSameTable(t *testing.T) {
 	}
 }
 
+// Torn entries of a pack, and torn files of large parts, are ignored and run again.
 func TestTornPartsAreIgnoredAndRunAgain(t *testing.T) {
-	dir := t.TempDir()
-	want := mustSweep(t, dir, asPlanned)
-	part := filepath.Join(dir, partsDir, "p0-seed1.part")
-	whole, err := os.ReadFile(part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	flipped := bytes.Clone(whole)
-	flipped[len(flipped)/2] ^= 1
-	for name, torn := range map[string][]byte{"empty": {}, "head": whole[:5], "half": whole[:len(whole)/2],
-		"last byte": whole[:len(whole)-1], "flipped bit": flipped, "more": append(bytes.Clone(whole), 0)} {
-		if err := os.WriteFile(part, torn, 0o644); err != nil {
+	whole, large := func() []byte {
+		dir := t.TempDir()
+		mustSweep(t, dir, asPlanned)
+		raw, err := os.ReadFile(filepath.Join(dir, partsDir, "000000.pack"))
+		if err != nil {
 			t.Fatal(err)
 		}
+		return raw
+	}(), makePart(t, Key{Point: "p3"})
+	want := mustSweep(t, t.TempDir(), asPlanned)
+	flipped := bytes.Clone(whole)
+	flipped[len(flipped)/2] ^= 1
+	first := bytes.Clone(whole) // the length of the first entry
+	first[len(packMagic)] ^= 1
+	for name, c := range map[string]struct {
+		pack, file []byte
+		finished   int
+	}{
+		"empty":       {[]byte{}, nil, 0},
+		"magic":       {whole[:5], nil, 0},
+		"last byte":   {whole[:len(whole)-1], nil, 6},
+		"flipped bit": {flipped, nil, 6},
+		"length":      {first, nil, 0},
+		"more":        {append(bytes.Clone(whole), 0, 1, 2, 3, 4, 5, 6, 7, 8), nil, 7},
+		"large":       {whole[:len(whole)-1], large, 7},
+		"large, torn": {whole[:len(whole)-1], large[:len(large)-1], 6},
+	} {
+		dir := t.TempDir()
+		mustSweep(t, dir, asPlanned)
+		if err := os.WriteFile(filepath.Join(dir, partsDir, "000000.pack"), c.pack, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if c.file != nil {
+			os.WriteFile(filepath.Join(dir, partsDir, "whatever.part"), c.file, 0o644)
+		}
+		os.WriteFile(filepath.Join(dir, partsDir, "p9.part.tmp"), large, 0o644)
 		_, finished, err := Inspect(dir)
-		if err != nil || len(finished) != 6 {
-			t.Errorf("%s: %d finished, %v", name, len(finished), err)
+		if err != nil || len(finished) != c.finished {
+			t.Errorf("%s: %d finished, want %d, %v", name, len(finished), c.finished, err)
 		}
 		if got := mustSweep(t, dir, asPlanned); !bytes.Equal(got["points.parquet"], want["points.parquet"]) {
 			t.Errorf("%s: another table", name)
 		}
 	}
-	os.WriteFile(filepath.Join(dir, partsDir, "p9.part.tmp"), whole, 0o644)
-	if _, finished, err := Inspect(dir); err != nil || len(finished) != 7 || finished[3].Reason != "timed out" || finished[3].Status != Failed {
-		t.Errorf("%+v, %v", finished, err)
+}
+
+// makePart is the part of a point as a Maker makes it.
+func makePart(t *testing.T, key Key) []byte {
+	t.Helper()
+	opt := options(nil)
+	m, err := NewMaker(opt.Identity, opt.Axes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := fill(m.Begin(key, &out), key); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// The key inside a part decides whose it is: a part copied over another's file is no
+// result of that point, which runs again.
+func TestPartUnderAnotherNameRunsAgain(t *testing.T) {
+	want := mustSweep(t, t.TempDir(), asPlanned)
+	dir := t.TempDir()
+	s, err := Open(dir, options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	for _, name := range []string{"p0-seed1.part", "p0-seed2.part"} {
+		os.WriteFile(filepath.Join(dir, partsDir, name), makePart(t, Key{"p0", 1, true}), 0o644)
+	}
+	if _, finished, err := Inspect(dir); err != nil || len(finished) != 1 {
+		t.Fatalf("%d finished, %v", len(finished), err)
+	}
+	for name, got := range mustSweep(t, dir, asPlanned) {
+		if !bytes.Equal(got, want[name]) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// Ten thousand small points leave a few files.
+func TestSmallPointsShareFiles(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(dir, options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var plan []Planned
+	for i := range 10000 {
+		key := Key{Point: fmt.Sprint("p", i)}
+		plan = append(plan, Planned{Key: key})
+		if err := s.Write(&Point{Key: key, Status: Done, Axes: []Value{Int(i), Null, Null}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Finalize(plan); err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if !d.IsDir() {
+			files++
+		}
+		return err
+	})
+	if files > 10 {
+		t.Errorf("%d files", files)
+	}
+	if f, err := ReadPoints(dir); err != nil || f.Len() != 10000 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A part made elsewhere gives the tables of a local run, whatever the order, and however
+// often it comes; what was not asked for, or is not as planned, is refused, and another
+// figure is a conflict.
+func TestAdoptedPartsGiveTheSameTables(t *testing.T) {
+	want := mustSweep(t, t.TempDir(), asPlanned)
+	dir := t.TempDir()
+	s, err := Open(dir, options(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := func(k Key) *Point {
+		row := rowOf(k)
+		if strings.HasPrefix(k.Point, "x") {
+			return nil
+		}
+		return &Point{Key: k, Axes: row.Axes, Config: row.Config, GPUs: row.GPUs}
+	}
+	points := plan()
+	backwards(points)
+	for _, p := range append(points, points...) {
+		if p.Row == nil {
+			if _, _, err := s.Adopt(makePart(t, p.Key), asked); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, fresh, err := s.Adopt(makePart(t, Key{Point: "p3"}), asked); fresh || err != nil {
+		t.Errorf("a known point is fresh: %v", err)
+	}
+	if _, _, err := s.Adopt(makePart(t, Key{Point: "x3"}), asked); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "was not asked for") {
+		t.Error(err)
+	}
+	torn := makePart(t, Key{Point: "p3"})
+	if _, _, err := s.Adopt(torn[:len(torn)-1], asked); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+	other := func(k Key) *Point { p := asked(k); p.GPUs++; return p }
+	if _, _, err := s.Adopt(makePart(t, Key{"p0", 1, true}), other); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "another gpus than planned") {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	part := s.Maker.Begin(Key{Point: "p3"}, &out)
+	changed := rowOf(Key{Point: "p3"})
+	changed.CostUSD = Some(7)
+	if err := part.Commit(changed); err != nil {
+		t.Fatal(err)
+	}
+	var conflict *ConflictError
+	if _, _, err := s.Adopt(out.Bytes(), asked); !errors.As(err, &conflict) || conflict.Column != "cost_usd" || conflict.Answer != "7" {
+		t.Error(err)
+	}
+	if err := s.Finalize(plan()); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	for name, got := range tables(t, dir) {
+		if !bytes.Equal(got, want[name]) {
+			t.Errorf("%s differs", name)
+		}
 	}
 }
 
@@ -428,9 +599,9 @@ func TestAnotherSweepsDirectoryIsRefused(t *testing.T) {
 	}
 	manifest := filepath.Join(dir, manifestFile)
 	raw, _ := os.ReadFile(manifest)
-	os.WriteFile(manifest, bytes.Replace(raw, []byte(`"schema_version": 1`), []byte(`"schema_version": 99`), 1), 0o644)
+	os.WriteFile(manifest, bytes.Replace(raw, []byte(`"schema_version": 2`), []byte(`"schema_version": 99`), 1), 0o644)
 	_, err = Open(dir, options(nil))
-	if want := "has schema version 99, this program writes 1"; !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), want) {
+	if want := "has schema version 99, this program writes 2"; !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	home := t.TempDir()
@@ -559,8 +730,14 @@ func TestTicksStreamToDisk(t *testing.T) {
 	if p.ticks.rows != 0 || p.passes.rows != 0 {
 		t.Errorf("%d ticks and %d passes wait in memory", p.ticks.rows, p.passes.rows)
 	}
-	if info, err := os.Stat(s.partName(key) + tmpSuffix); err != nil || info.Size() == 0 {
-		t.Errorf("nothing on disk: %v", err)
+	if p.out.size() == 0 {
+		t.Error("nothing has left the row builders")
+	}
+	if err := writeFrame(p.out, Requests, make([]byte, spillBytes)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(s.partName(key) + tmpSuffix); err != nil || info.Size() == 0 || p.out.(*storeSink).small.Cap() > 0 {
+		t.Errorf("a large part waits in memory: %v", err)
 	}
 	if err := p.Commit(&Point{Key: key, Status: Done}); err != nil {
 		t.Fatal(err)
@@ -574,24 +751,36 @@ func TestTicksStreamToDisk(t *testing.T) {
 	}
 }
 
-func FuzzPartFile(f *testing.F) {
-	dir := f.TempDir()
-	if err := sweep(dir, options(nil), asPlanned); err != nil {
-		f.Fatal(err)
-	}
-	whole, err := os.ReadFile(filepath.Join(dir, partsDir, "p1-seed2.part"))
+// Whatever bytes a part has, it is read whole or it is torn.
+func FuzzPart(f *testing.F) {
+	opt := options(nil)
+	m, err := NewMaker(opt.Identity, opt.Axes)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(whole)
-	f.Add([]byte(partMagic))
-	name := filepath.Join(f.TempDir(), "x.part")
-	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(name, content, 0o644); err != nil {
-			t.Fatal(err)
+	for _, point := range []string{"p1", "p2"} {
+		var out bytes.Buffer
+		key := Key{point, 2, true}
+		if err := fill(m.Begin(key, &out), key); err != nil {
+			f.Fatal(err)
 		}
-		if head, _, err := readHead(name); err == nil && head.Row == nil && head.Point != "" && head.SchemaVersion == SchemaVersion {
-			t.Errorf("a part without a row: %+v", head)
+		f.Add(out.Bytes())
+	}
+	f.Add([]byte(partMagic))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		where := location{size: int64(len(content))}
+		head, set, _, err := newFrames(bytes.NewReader(content), where).row()
+		if err != nil {
+			if !errors.Is(err, errTorn) {
+				t.Errorf("%v is not torn", err)
+			}
+			return
+		}
+		m.decodeRow(head)
+		for id := Ticks; id < tableCount; id++ {
+			if set[id] {
+				eachBatch(bytes.NewReader(content), where, id, func(arrow.RecordBatch) error { return nil })
+			}
 		}
 	})
 }
@@ -630,7 +819,7 @@ func TestColumnsBelongToTheirSchemaVersion(t *testing.T) {
 			fmt.Fprintln(h, c.Name, c.Type, c.Required)
 		}
 	}
-	const version, digest = 1, "200ee1ec182c7dd9"
+	const version, digest = 2, "200ee1ec182c7dd9"
 	if have := hex.EncodeToString(h.Sum(nil))[:16]; SchemaVersion != version || have != digest {
 		t.Errorf("schema version %d has columns %s; version %d had %s", SchemaVersion, have, version, digest)
 	}

@@ -5,9 +5,13 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
-// SchemaVersion numbers the columns and the layout of a results directory. A
-// directory of another version is neither read nor continued.
-const SchemaVersion = 1
+// SchemaVersion numbers the columns and the layout of a results directory. A directory
+// of another version is not continued. The tables of versions from oldestSchema on are
+// read; columns that they lack are absent.
+const (
+	SchemaVersion = 2
+	oldestSchema  = 1
+)
 
 // Column is one column of a table.
 type Column struct {

@@ -13,15 +13,16 @@
 //	store.Finalize(plan)                    points.parquet and the others, in plan order
 //	store.Close()
 //
-// A part is one file under parts/. Whatever interrupts a run, a part is there whole
-// or not at all, and Finalize makes the same bytes from the same parts, except for
-// manifest.json and columns named wall_*. The schema (Tables) gives the units. The
-// wall clock is read through Options.Now only.
+// Parts stand under parts/: many small ones share a pack, and each large one has a file
+// of its own. Whatever interrupts a run, a part is there whole or not at all, and
+// Finalize makes the same bytes from the same parts, except for manifest.json and
+// columns named wall_*. A committed part survives the end of the process at once, and a
+// power cut a tenth of a second later (pack.go). The schema (Tables) gives the units.
+// The wall clock is read through Options.Now only.
 package results
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,23 +62,26 @@ type Options struct {
 // Store is an open results directory. Begin and Part.Commit may be called by many
 // goroutines; the other methods by one.
 type Store struct {
+	*Maker
 	dir      string
 	opt      Options
 	fs       FS
 	lock     *os.File
-	columns  []columnOf[Point] // of points.parquet, axes included
 	manifest Manifest
 
 	mu       sync.Mutex
 	finished map[Key]Finished
+	pack     packWriter
 }
 
 // Finished is what a part says of its point and seed.
 type Finished struct {
-	Key    Key
-	Status Status
-	Reason string
-	tables tableSet
+	Key     Key
+	Status  Status
+	Reason  string
+	Version string // of the program that ran the point
+	tables  tableSet
+	at      location
 }
 
 // Captured reports whether the point left rows of requests.
@@ -126,11 +130,11 @@ func Open(dir string, opt Options) (*Store, error) {
 	if opt.FS == nil {
 		opt.FS = Disk{}
 	}
-	s := &Store{dir: dir, opt: opt, fs: opt.FS, finished: map[Key]Finished{}}
-	var err error
-	if s.columns, err = withAxes(opt.Axes); err != nil {
+	maker, err := NewMaker(opt.Identity, opt.Axes)
+	if err != nil {
 		return nil, err
 	}
+	s := &Store{Maker: maker, dir: dir, opt: opt, fs: opt.FS, finished: map[Key]Finished{}}
 	if err := checkForeign(dir); err != nil {
 		return nil, unusable(dir, err)
 	}
@@ -147,8 +151,13 @@ func Open(dir string, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Close gives the lock back. Parts in progress are lost.
-func (s *Store) Close() error { return s.lock.Close() }
+// Close makes what was committed durable and gives the lock back. Parts in progress
+// are lost.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(s.pack.close(), s.lock.Close())
+}
 
 // checkForeign refuses a folder that has files and is no results directory.
 func checkForeign(dir string) error {
@@ -210,17 +219,29 @@ func (s *Store) load() error {
 // take makes the whole parts of the specification the finished points; others counts
 // the parts that are not.
 func (s *Store) take() (others int, err error) {
-	finished, others, err := listParts(s.dir, s.opt.Identity.SpecDigest)
-	for _, f := range finished {
+	list, err := listParts(s.dir, s.opt.Identity.SpecDigest)
+	for _, f := range list.finished {
 		s.finished[f.Key] = f
 	}
-	return others, err
+	s.pack.next = list.packs
+	return list.others, err
+}
+
+// Versions counts the finished points by the version of the program that ran them.
+func (s *Store) Versions() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int{}
+	for _, f := range s.finished {
+		out[f.Version]++
+	}
+	return out
 }
 
 // match refuses a directory of another specification or schema.
 func (s *Store) match(m *Manifest) error {
 	if m.SchemaVersion != SchemaVersion {
-		return fmt.Errorf("%s has schema version %d, this program writes %d (%w): choose another --out", s.dir, m.SchemaVersion, SchemaVersion, ErrOther)
+		return fmt.Errorf("%s has schema version %d, this program writes %d (%w): choose another --out; report and compare read it", s.dir, m.SchemaVersion, SchemaVersion, ErrOther)
 	}
 	if id := s.opt.Identity; m.SpecDigest != id.SpecDigest {
 		return fmt.Errorf("%s belongs to specification %s (%s), not to %s (%s) (%w): choose another --out", s.dir, m.SpecDigest, m.Name, id.SpecDigest, id.Name, ErrOther)
@@ -291,12 +312,8 @@ func (s *Store) Finished() []Finished {
 	return out
 }
 
-// note remembers a part that became durable.
-func (s *Store) note(f Finished) {
-	s.mu.Lock()
-	s.finished[f.Key] = f
-	s.mu.Unlock()
-}
+// note remembers a part that became durable. The caller holds mu.
+func (s *Store) note(f Finished) { s.finished[f.Key] = f }
 
 // Write is Begin and Commit for a point without child rows.
 func (s *Store) Write(row *Point) error {
@@ -305,11 +322,6 @@ func (s *Store) Write(row *Point) error {
 		return err
 	}
 	return p.Commit(row)
-}
-
-// partName is the file of a point and seed.
-func (s *Store) partName(k Key) string {
-	return filepath.Join(s.dir, partsDir, k.String()+partSuffix)
 }
 
 // String names the key: the point, and its seed where it has one.
@@ -333,106 +345,6 @@ func compareKeys(a, b Key) int {
 	return 1
 }
 
-// encodeRow is the last frame of a part.
-func (s *Store) encodeRow(p *Point) ([]byte, error) {
-	head := partHead{SchemaVersion: SchemaVersion, SpecDigest: s.opt.Identity.SpecDigest,
-		Point: p.Key.Point, Status: p.Status, Reason: p.Reason, Row: []byte{'['}}
-	if p.Key.Seeded {
-		head.Seed = &p.Key.Seed
-	}
-	for i := range s.columns {
-		if i > 0 {
-			head.Row = append(head.Row, ',')
-		}
-		var err error
-		if head.Row, err = s.columns[i].of(p).appendJSON(head.Row, s.columns[i].Type); err != nil {
-			return nil, err
-		}
-	}
-	head.Row = append(head.Row, ']')
-	return json.Marshal(head)
-}
-
-// decodeRow reads the cells of a part back.
-func (s *Store) decodeRow(head *partHead) ([]Value, error) {
-	var raw []json.RawMessage
-	if err := json.Unmarshal(head.Row, &raw); err != nil {
-		return nil, err
-	}
-	if len(raw) != len(s.columns) {
-		return nil, fmt.Errorf("%d cells, want %d", len(raw), len(s.columns))
-	}
-	cells := make([]Value, len(raw))
-	for i := range raw {
-		c := &s.columns[i]
-		var err error
-		if cells[i], err = parseJSON(raw[i], c.Type); err != nil {
-			return nil, fmt.Errorf("column %s: %w", c.Name, err)
-		}
-	}
-	return cells, nil
-}
-
-// listParts reads every whole part of the specification; torn ones and unfinished ones
-// are passed over, those of another specification or schema counted.
-func listParts(dir, digest string) (out []Finished, others int, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, partsDir))
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), partSuffix) {
-			continue
-		}
-		head, set, err := readHead(filepath.Join(dir, partsDir, e.Name()))
-		if errors.Is(err, errTorn) {
-			continue
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		if head.SchemaVersion != SchemaVersion || head.SpecDigest != digest {
-			others++
-			continue
-		}
-		f := Finished{Key: Key{Point: head.Point}, Status: head.Status, Reason: head.Reason, tables: set}
-		if head.Seed != nil {
-			f.Key.Seed, f.Key.Seeded = *head.Seed, true
-		}
-		out = append(out, f)
-	}
-	return out, others, nil
-}
-
-// CountParts is the number of points that have a part, whole or not.
-func CountParts(dir string) (n int, err error) {
-	entries, err := os.ReadDir(filepath.Join(dir, partsDir))
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), partSuffix) {
-			n++
-		}
-	}
-	return n, err
-}
-
-// readHead reads and checks a whole part.
-func readHead(name string) (*partHead, tableSet, error) {
-	f, err := openFrames(name)
-	if err != nil {
-		return nil, tableSet{}, err
-	}
-	defer f.close()
-	raw, set, err := f.row()
-	if err != nil {
-		return nil, set, fmt.Errorf("%s: %w", name, err)
-	}
-	head := new(partHead)
-	if err := json.Unmarshal(raw, head); err != nil {
-		return nil, set, fmt.Errorf("%s: %w", name, errTorn)
-	}
-	return head, set, nil
-}
-
 // Inspect reads what a results directory says of itself and of its points, without
 // a lock: another process may be writing it.
 func Inspect(dir string) (*Manifest, []Finished, error) {
@@ -440,9 +352,17 @@ func Inspect(dir string) (*Manifest, []Finished, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	finished, _, err := listParts(dir, m.SpecDigest)
+	list, err := listParts(dir, m.SpecDigest)
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil // no parts, so nothing has finished
 	}
-	return m, finished, err
+	slices.SortFunc(list.finished, func(a, b Finished) int { return compareKeys(a.Key, b.Key) })
+	return m, list.finished, err
+}
+
+// CountParts is the number of points and seeds of a specification that ended, whether or
+// not they are in its tables yet.
+func CountParts(dir, specDigest string) (int, error) {
+	list, err := listParts(dir, specDigest)
+	return len(list.finished), err
 }

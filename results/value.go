@@ -1,7 +1,6 @@
 package results
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -82,49 +81,35 @@ func label(s string) Value { return unless(s == "", Text(s)) }
 // IsNull reports whether the cell has no value.
 func (v Value) IsNull() bool { return !v.set }
 
-// appendJSON writes a cell of type t; floats read back to the same bits.
-func (v Value) appendJSON(b []byte, t Type) ([]byte, error) {
-	if !v.set {
-		return append(b, "null"...), nil
+// equal reports whether two cells of type t are the same value, bit by bit.
+func (v Value) equal(o Value, t Type) bool {
+	if !v.set || !o.set {
+		return v.set == o.set
 	}
 	switch t {
-	case Int64:
-		return strconv.AppendInt(b, v.i, 10), nil
 	case Float64:
-		return strconv.AppendFloat(b, v.f, 'g', -1, 64), nil
-	case Boolean:
-		return strconv.AppendBool(b, v.i != 0), nil
+		return math.Float64bits(v.f) == math.Float64bits(o.f)
+	case String:
+		return v.s == o.s
+	case Nested:
+		return *v.grid == *o.grid
 	}
-	var content any = v.s
-	if t == Nested {
-		content = v.grid
-	}
-	raw, err := json.Marshal(content)
-	return append(b, raw...), err
+	return v.i == o.i
 }
 
-// parseJSON reads what appendJSON wrote.
-func parseJSON(raw json.RawMessage, t Type) (v Value, err error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return Null, nil
+// show is a cell of type t as people read it.
+func (v Value) show(t Type) string {
+	switch {
+	case !v.set:
+		return "null"
+	case t == Float64:
+		return strconv.FormatFloat(v.f, 'g', -1, 64)
+	case t == String:
+		return strconv.Quote(v.s)
+	case t == Nested:
+		return fmt.Sprint(*v.grid)
 	}
-	v.set = true
-	switch t {
-	case Int64:
-		err = json.Unmarshal(raw, &v.i)
-	case Float64:
-		err = json.Unmarshal(raw, &v.f)
-	case String:
-		err = json.Unmarshal(raw, &v.s)
-	case Boolean:
-		var b bool
-		err = json.Unmarshal(raw, &b)
-		v = Bool(b)
-	case Nested:
-		v.grid = new(Grid)
-		err = json.Unmarshal(raw, v.grid)
-	}
-	return v, err
+	return strconv.FormatInt(v.i, 10)
 }
 
 var nested = arrow.ListOfNonNullable(arrow.ListOfNonNullable(arrow.PrimitiveTypes.Int64))

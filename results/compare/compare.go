@@ -146,7 +146,7 @@ func Read(dir string) (*Sweep, error) {
 	if err := s.join(); err != nil {
 		return nil, err
 	}
-	parts, err := results.CountParts(dir)
+	parts, err := results.CountParts(dir, frame.Meta.SpecDigest)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

@@ -412,8 +412,17 @@ func TestUnfinishedSweepSaysSo(t *testing.T) {
 	if c := caveats(); !strings.Contains(c, "The sweep is not finished: 3 rows without a result") {
 		t.Errorf("three rows are open: %s", c)
 	}
+	maker, err := results.NewMaker(results.Identity{SpecDigest: s.Frame.Meta.SpecDigest}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 6 { // more parts than rows
-		os.WriteFile(filepath.Join(dir, "parts", fmt.Sprint(i)+".part"), nil, 0o644)
+		var part bytes.Buffer
+		key := results.Key{Point: fmt.Sprint("more", i)}
+		if err := maker.Begin(key, &part).Commit(&results.Point{Key: key, Status: results.Done}); err != nil {
+			t.Fatal(err)
+		}
+		os.WriteFile(filepath.Join(dir, "parts", fmt.Sprint(i)+".part"), part.Bytes(), 0o644)
 	}
 	if c := caveats(); !strings.Contains(c, "points with a result and no row in the table yet") {
 		t.Errorf("parts without rows: %s", c)
