@@ -26,7 +26,7 @@ var layers = []struct {
 	{"sweep/recommend", []string{"internal/document", "sweep/scenario", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
 	{"sweep/launch", []string{"sweep/scenario", "results/compare"}, nil},
 	{"planner", []string{"internal/document", "internal/spelling", "sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
-	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18"}},
+	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18", "golang.org/x/sys/windows"}},
 	{"results/resultstest", []string{"results", "sim", "sim/metrics"}, nil},
 	{"results/compare", []string{"results"}, []string{"gonum.org/v1/gonum"}},
 	{"results/page", []string{"results", "results/compare"}, []string{"github.com/"}},
