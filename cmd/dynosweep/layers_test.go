@@ -35,7 +35,7 @@ var layers = []struct {
 	{"sim/engine/vllm", []string{"sim/engine", "sim/kv", "sim/slab", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/engine/sglang", []string{"sim/engine", "sim/kv", "sim/slab", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/engine/trtllm", []string{"sim/engine", "sim/engine/vllm", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
-	{"sim/router", []string{"internal/document", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
+	{"sim/router", []string{"internal/document", "internal/spelling", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/workload", []string{"sim/kv", "sim/rng", "sim/slab"}, nil},
 	{"sim/metrics", []string{"internal/spelling", "sim/kv", "sim/rng"}, nil},
 	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*"}, nil},

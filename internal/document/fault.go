@@ -15,7 +15,8 @@ var ErrInput = errors.New("bad input")
 // Fault is one thing that is wrong with an input.
 type Fault struct {
 	Origin string // file name or flag
-	Line   int    // in that file, from 1; 0: not a file
+	Line   int    // in that file, from 1; 0: unknown
+	Column int    // from 1, of a text that was written in place of a file; else 0
 	Class  string // what the document failed to be, "" for a broken rule
 	Path   string // dotted path of the value, "" for the whole document
 	Msg    string // what is wrong and what to do
@@ -23,12 +24,13 @@ type Fault struct {
 	Relation bool // values that are good alone do not fit each other
 }
 
-// Error prints "origin:line: class: path: message"; empty parts are left out.
+// Error prints "origin:line: class: path: message"; empty parts are left out. Of a
+// text on a command line the place stands at the end, with its column.
 func (f *Fault) Error() string {
 	var b strings.Builder
 	if f.Origin != "" {
 		b.WriteString(f.Origin)
-		if f.Line > 0 {
+		if f.Line > 0 && f.Column == 0 {
 			b.WriteByte(':')
 			b.WriteString(strconv.Itoa(f.Line))
 		}
@@ -41,6 +43,9 @@ func (f *Fault) Error() string {
 		}
 	}
 	b.WriteString(f.Msg)
+	if f.Column > 0 {
+		b.WriteString(" at line " + strconv.Itoa(f.Line) + " column " + strconv.Itoa(f.Column))
+	}
 	return b.String()
 }
 
@@ -49,28 +54,39 @@ func (f *Fault) Is(target error) bool { return target == ErrInput }
 
 // Faults gathers what is wrong with one document.
 type Faults struct {
-	Origin string
+	Origin string // file name or flag
 	Class  string // of type errors
-	List   []*Fault
+	// Inline marks a text that was written on a command line: the place of a fault
+	// is told as line and column of that text.
+	Inline bool
+	// UpstreamWords keeps upstream's names of types in messages that are upstream's.
+	UpstreamWords bool
+	List          []*Fault
+}
+
+// add adds a fault at the place of n and returns it.
+func (f *Faults) add(n *Node, class, msg string) *Fault {
+	one := &Fault{Origin: f.Origin, Line: n.Line, Class: class, Path: n.Path, Msg: msg}
+	if f.Inline {
+		one.Column = n.Column
+	}
+	f.List = append(f.List, one)
+	return one
 }
 
 // Malformed adds a fault of form: a wrong type, an unknown or missing key.
-func (f *Faults) Malformed(n *Node, msg string) {
-	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Class: f.Class, Path: n.Path, Msg: msg})
-}
+func (f *Faults) Malformed(n *Node, msg string) { f.add(n, f.Class, msg) }
 
 // Invalid adds a fault of meaning at n.
-func (f *Faults) Invalid(n *Node, msg string) {
-	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Path: n.Path, Msg: msg})
-}
+func (f *Faults) Invalid(n *Node, msg string) { f.add(n, "", msg) }
 
-// InvalidAt adds a fault of meaning at a key of the mapping n, written or not.
+// InvalidAt adds a fault of meaning at a key of the mapping n, or at the mapping if
+// the key is not written.
 func (f *Faults) InvalidAt(n *Node, key, msg string) {
 	if v := n.Get(key); v != nil {
-		f.Invalid(v, msg)
-		return
+		n = v
 	}
-	f.List = append(f.List, &Fault{Origin: f.Origin, Line: n.Line, Path: n.Path, Msg: msg})
+	f.add(n, "", msg)
 }
 
 // IncompatibleAt is InvalidAt for a relation between values that are good alone.

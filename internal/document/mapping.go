@@ -44,7 +44,7 @@ func (f *Faults) Mapping(n *Node, want string, keys []string) Mapping {
 		return Mapping{EmptyMap(0, ""), f}
 	}
 	if n.Kind != Map {
-		f.Malformed(n, "invalid type: "+n.Describe()+", expected "+want)
+		f.wrongType(n, want)
 		return Mapping{EmptyMap(n.Line, n.Path), f}
 	}
 	for i, key := range n.Keys {
@@ -70,7 +70,7 @@ func (m Mapping) value(key, want string, nullable bool) (n *Node, null bool) {
 		return n, false
 	}
 	if !nullable {
-		m.Faults.Malformed(n, "invalid type: null, expected "+want)
+		m.Faults.wrongType(n, want)
 	}
 	return nil, nullable
 }
@@ -95,12 +95,12 @@ func (m Mapping) number(key, want string, bits int, nullable bool) Opt[uint64] {
 		return Opt[uint64]{Null: null}
 	}
 	if n.Kind != Int {
-		m.Faults.Malformed(n, "invalid type: "+n.Describe()+", expected "+want)
+		m.Faults.wrongType(n, want)
 		return Opt[uint64]{}
 	}
 	v, err := strconv.ParseUint(n.Text, 10, bits)
 	if err != nil {
-		m.Faults.Malformed(n, "invalid value: "+n.Describe()+", expected "+want)
+		m.Faults.wrongValue(n, want)
 		return Opt[uint64]{}
 	}
 	return Opt[uint64]{Value: v, Set: true}
@@ -113,7 +113,7 @@ func (m Mapping) Float(key string, nullable bool) Opt[float64] {
 		return Opt[float64]{Null: null}
 	}
 	if n.Kind != Int && n.Kind != Float {
-		m.Faults.Malformed(n, "invalid type: "+n.Describe()+", expected f64")
+		m.Faults.wrongType(n, "f64")
 		return Opt[float64]{}
 	}
 	return Opt[float64]{Value: n.Number(), Set: true}
@@ -135,7 +135,7 @@ func (m Mapping) Bool(key string) Opt[bool] {
 		return Opt[bool]{}
 	}
 	if n.Kind != Bool {
-		m.Faults.Malformed(n, "invalid type: "+n.Describe()+", expected a boolean")
+		m.Faults.wrongType(n, "a boolean")
 		return Opt[bool]{}
 	}
 	return Opt[bool]{Value: n.Text == "true", Set: true}
@@ -148,7 +148,7 @@ func (m Mapping) String(key string, nullable bool) Opt[string] {
 		return Opt[string]{Null: null}
 	}
 	if n.Kind != String {
-		m.Faults.Malformed(n, "invalid type: "+n.Describe()+", expected a string")
+		m.Faults.wrongType(n, "a string")
 		return Opt[string]{}
 	}
 	return Opt[string]{Value: n.Text, Set: true}
@@ -161,12 +161,12 @@ func (m Mapping) Enum(key string, names ...string) Opt[int] {
 		return Opt[int]{}
 	}
 	if n.Kind != String {
-		m.Faults.Malformed(n, "invalid type: "+n.Describe()+", expected string or map")
+		m.Faults.wrongType(n, "string or map")
 		return Opt[int]{}
 	}
 	i := slices.Index(names, n.Text)
 	if i < 0 {
-		m.Faults.Malformed(n, "unknown variant `"+n.Text+"`, expected "+OneOf(names))
+		m.Faults.Malformed(n, unknownChoice(n.Text, names))
 		return Opt[int]{}
 	}
 	return Opt[int]{Value: i, Set: true}
@@ -268,4 +268,13 @@ func (m Mapping) RequiredString(key string) string {
 	o := m.String(key, NotNull)
 	m.Require(!o.Set || strings.TrimSpace(o.Value) != "", key, key+" must not be empty")
 	return o.Value
+}
+
+// unknownChoice says that word is none of names, and which one may be meant.
+func unknownChoice(word string, names []string) string {
+	msg := "unknown variant `" + word + "`, expected " + OneOf(names)
+	if near := spelling.Nearest(word, names); near != "" {
+		msg += " (did you mean `" + near + "`?)"
+	}
+	return msg
 }

@@ -13,11 +13,8 @@
 package document
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -173,104 +170,6 @@ func FloatNode(v float64) *Node {
 	return &Node{Kind: Float, Text: text}
 }
 
-// ParseJSON reads one JSON value. Errors tell line and column of the text.
-func ParseJSON(text []byte) (*Node, error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	p := jsonParser{dec: dec, text: text}
-	n, err := p.value("", 0)
-	if err != nil {
-		return nil, p.place(err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("trailing characters %s", p.at(dec.InputOffset()))
-	}
-	return n, nil
-}
-
-type jsonParser struct {
-	dec  *json.Decoder
-	text []byte
-}
-
-func (p *jsonParser) at(offset int64) string {
-	head := p.text[:min(int(offset), len(p.text))]
-	line := bytes.Count(head, []byte{'\n'}) + 1
-	col := len(head) - (bytes.LastIndexByte(head, '\n') + 1)
-	return fmt.Sprintf("at line %d column %d", line, max(col, 1))
-}
-
-func (p *jsonParser) place(err error) error {
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &syntax):
-		what := err.Error()
-		if strings.Contains(what, "looking for beginning of value") {
-			what = "expected value"
-		}
-		return fmt.Errorf("%s %s", what, p.at(syntax.Offset))
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("the JSON text ends early %s", p.at(int64(len(p.text))))
-	}
-	return fmt.Errorf("%w %s", err, p.at(p.dec.InputOffset()))
-}
-
-func (p *jsonParser) value(path string, depth int) (*Node, error) {
-	if depth > maxDepth {
-		return nil, errors.New("values are nested too deeply")
-	}
-	t, err := p.dec.Token()
-	if err != nil {
-		return nil, err
-	}
-	n, err := &Node{}, error(nil)
-	switch t := t.(type) {
-	case nil:
-	case bool:
-		n.Kind, n.Text = Bool, strconv.FormatBool(t)
-	case string:
-		n.Kind, n.Text = String, t
-	case json.Number:
-		n, err = NumberNode(t.String())
-	case json.Delim:
-		n, err = p.container(t, path, depth)
-	}
-	if err != nil {
-		return nil, err
-	}
-	n.Path = path
-	return n, nil
-}
-
-// container reads the rest of a list or mapping whose bracket was read.
-func (p *jsonParser) container(open json.Delim, path string, depth int) (*Node, error) {
-	n := &Node{Kind: List}
-	if open == '{' {
-		n.Kind = Map
-	}
-	for p.dec.More() {
-		at := path + "[" + strconv.Itoa(len(n.Items)) + "]"
-		if n.Kind == Map {
-			t, err := p.dec.Token()
-			if err != nil {
-				return nil, err
-			}
-			key, _ := t.(string)
-			if n.Get(key) != nil {
-				return nil, fmt.Errorf("%s: duplicate field `%s`", JoinPath(path, key), key)
-			}
-			n.Keys, at = append(n.Keys, key), JoinPath(path, key)
-		}
-		v, err := p.value(at, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		n.Items = append(n.Items, v)
-	}
-	_, err := p.dec.Token()
-	return n, err
-}
-
 // Find returns the value at a dotted path below n, nil if there is none.
 func (n *Node) Find(path string) *Node {
 	for _, key := range strings.Split(path, ".") {
@@ -335,5 +234,14 @@ func (n *Node) Rebase(path string) {
 		} else {
 			v.Rebase(path)
 		}
+	}
+}
+
+// ClearPlaces removes lines and columns of a value and all below, where they would
+// say nothing to the reader of a message.
+func (n *Node) ClearPlaces() {
+	n.Line, n.Column = 0, 0
+	for _, v := range n.Items {
+		v.ClearPlaces()
 	}
 }

@@ -6,16 +6,20 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
+	"github.com/dynosweep/dynosweep/internal/spelling"
 )
 
 // Policy is a policy-class file (spec kv-router 8.5): settings that win over the
-// router's JSON, a root profile and profiles for single models. A nil Policy has
+// router's configuration, a root profile and profiles for single models. A nil Policy has
 // nothing to say.
 type Policy struct {
-	settings []Pair
-	root     *Profile
-	models   []modelProfile
-	refusal  error // what an offline replay cannot do, reported at start
+	settings document.Values // of the `router` mapping
+
+	root    *Profile
+	models  []modelProfile
+	refusal error // what an offline replay cannot do, reported at start
 }
 
 type modelProfile struct {
@@ -23,230 +27,153 @@ type modelProfile struct {
 	profile *Profile
 }
 
-// policyKeys is the file as written.
-type policyKeys struct {
-	Router     *Node       `key:"router"`
-	Family     *string     `key:"default_policy_family,null"`
-	Classes    []classKeys `key:"policy_classes,null"`
-	Buckets    []bucketKey `key:"uncached_isl_buckets,null"`
-	Models     *Node       `key:"models"`
-	Selection  *Node       `key:"worker_selection"`
-	Classifier *Node       `key:"request_classifier"`
+// policyKeys are the keys of the file, in which null stands for absent.
+var policyKeys = append([]document.Key{
+	{Name: "router", Kind: document.Map, Null: true},
+	{Name: "models", Kind: document.Map, Null: true},
+	{Name: "worker_selection", Kind: document.Map, Null: true},
+	{Name: "request_classifier", Kind: document.Map, Null: true},
+}, profileKeys(false)...)
+
+// profileKeys are the keys of a profile; a model's has them all.
+func profileKeys(required bool) []document.Key {
+	return []document.Key{
+		{Name: "default_policy_family", Kind: document.String, AnyText: true, Null: !required, Required: required},
+		{Name: "policy_classes", Kind: document.List, Null: !required, Required: required},
+		{Name: "uncached_isl_buckets", Kind: document.List, Null: !required, Required: required},
+	}
 }
 
-// profileKeys is a model's profile; every field is required.
-type profileKeys struct {
-	Family  *string     `key:"default_policy_family,required"`
-	Classes []classKeys `key:"policy_classes,required"`
-	Buckets []bucketKey `key:"uncached_isl_buckets,required"`
+var bucketKeys = []document.Key{
+	{Name: "min_tokens", Kind: document.Int, Required: true},
+	{Name: "bucket", Kind: document.String, AnyText: true, Required: true},
 }
 
-type bucketKey struct {
-	MinTokens *uint64 `key:"min_tokens,required"`
-	Bucket    *string `key:"bucket,required"`
+var classKeys = []document.Key{
+	{Name: "name", Kind: document.String, AnyText: true, Required: true},
+	{Name: "policy_family", Kind: document.String, AnyText: true, Null: true},
+	{Name: "cache_bucket", Kind: document.String, AnyText: true, Null: true},
+	{Name: "queue_policy", Kind: document.String, Choices: []string{"fcfs", "lcfs", "wspt"}},
+	{Name: "quantum", Kind: document.Int, Required: true},
+	{Name: "prefill_busy_threshold", Kind: document.Int, Null: true},
+	{Name: "prefill_busy_threshold_frac", Kind: document.Float, Null: true},
+	{Name: "request_queue_limit_per_worker", Kind: document.Int, Null: true},
+	{Name: "raw_isl_token_queue_limit_per_worker", Kind: document.Int, Null: true},
+	{Name: "cached_token_queue_limit_per_worker", Kind: document.Int, Null: true},
 }
 
-type classKeys struct {
-	Name        *string  `key:"name,required"`
-	Family      *string  `key:"policy_family,null"`
-	Bucket      *string  `key:"cache_bucket,null"`
-	QueuePolicy *string  `key:"queue_policy" variants:"fcfs lcfs wspt"`
-	Quantum     *uint64  `key:"quantum,required"`
-	BusyTokens  *uint64  `key:"prefill_busy_threshold,null"`
-	BusyFrac    *float64 `key:"prefill_busy_threshold_frac,null"`
-	MaxRequests *uint64  `key:"request_queue_limit_per_worker,null"`
-	MaxISL      *uint64  `key:"raw_isl_token_queue_limit_per_worker,null"`
-	MaxCached   *uint64  `key:"cached_token_queue_limit_per_worker,null"`
-}
-
-// ParsePolicy reads the tree of a policy file; path names it in messages.
-func ParsePolicy(path string, n *Node) (*Policy, error) {
-	var keys policyKeys
-	if n.Value == nil {
-		n = &Node{Line: n.Line, Column: n.Column, Value: []Pair{}}
+// ReadPolicy reads a policy file; nil stands for an empty one. What is wrong goes to
+// the faults.
+func ReadPolicy(n *document.Node, f *document.Faults) *Policy {
+	if n == nil {
+		n = document.EmptyMap(0, "")
+	} else if n.Kind == document.Null {
+		n = document.EmptyMap(n.Line, "")
 	}
-	malformed := func(err error) error {
-		return fmt.Errorf("router_policy_config: failed to parse router policy config %s: %w", path, err)
-	}
-	if err := decode(n, "", &keys); err != nil {
-		return nil, malformed(err)
-	}
-	models, err := decodeModels(keys.Models)
-	if err != nil {
-		return nil, malformed(err)
-	}
+	keys := f.Read(n, policyKeys)
 	p := &Policy{}
-	selection, err := p.decodePlugins(keys.Selection, keys.Classifier)
-	if err != nil {
-		return nil, malformed(err)
+	written := slices.ContainsFunc(policyKeys, func(k document.Key) bool { return keys.Has(k.Name) })
+	if f.OK() && !written {
+		f.Invalid(n, "router policy config must define router settings, a root profile, "+
+			"at least one model profile, worker_selection, or request_classifier")
 	}
-	if err := p.build(&keys, models, selection); err != nil {
-		return nil, fmt.Errorf("router_policy_config: invalid router policy config: %w", err)
-	}
-	return p, nil
-}
-
-// namedKeys is a model's profile as written.
-type namedKeys struct {
-	name string
-	keys profileKeys
-}
-
-func decodeModels(n *Node) ([]namedKeys, error) {
-	if absent(n) {
-		return nil, nil
-	}
-	pairs, ok := n.Value.([]Pair)
-	if !ok {
-		return nil, n.fault("models", "invalid type: %s, expected a map", n.shown())
-	}
-	var models []namedKeys
-	for _, pair := range pairs {
-		for _, m := range models {
-			if m.name == pair.Key {
-				return nil, pair.Value.fault("models", "duplicate field `%s`", pair.Key)
-			}
+	p.readSettings(keys.Node("router"), f)
+	p.readRoot(keys, f)
+	if models := keys.Node("models"); models != nil {
+		for i, name := range models.Keys {
+			p.readModel(name, models.Items[i], f)
 		}
-		m := namedKeys{name: pair.Key}
-		if err := decode(pair.Value, at("models", pair.Key), &m.keys); err != nil {
-			return nil, err
-		}
-		models = append(models, m)
 	}
-	return models, nil
+	if selection := keys.Node("worker_selection"); selection != nil {
+		p.readSelection(selection, f)
+	}
+	if classifier := keys.Node("request_classifier"); classifier != nil {
+		if classifier.Get("type") == nil {
+			f.Malformed(classifier, "missing field `type`")
+		}
+		p.refusal = errors.New("offline replay does not support request_classifier plugins")
+	}
+	return p
 }
-
-func absent(n *Node) bool { return n == nil || n.Value == nil }
 
 // selectionKeys choose a worker-selection policy by role. Only the built-in one,
 // `default`, is simulated.
-type selectionKeys struct {
-	Aggregated *string        `key:"aggregated,null"`
-	Prefill    *string        `key:"prefill,null"`
-	Decode     *string        `key:"decode,null"`
-	Encode     *string        `key:"encode,null"`
-	Instances  []instanceKeys `key:"instances"`
-}
+var (
+	selectionRoles = []string{"aggregated", "prefill", "decode", "encode"}
+	selectionKeys  = []document.Key{
+		{Name: "aggregated", Kind: document.String, AnyText: true, Null: true},
+		{Name: "prefill", Kind: document.String, AnyText: true, Null: true},
+		{Name: "decode", Kind: document.String, AnyText: true, Null: true},
+		{Name: "encode", Kind: document.String, AnyText: true, Null: true},
+		{Name: "instances", Kind: document.List},
+	}
+)
 
-// instanceKeys is a custom policy; what configures it is its own affair.
-type instanceKeys struct {
-	Name   *string `key:"name,required"`
-	Type   *string `key:"type,required"`
-	Config *Node   `key:"config"`
-}
-
-// decodePlugins reads the two keys that load code in a live system. An offline
-// replay refuses them when it starts, not when it reads the file.
-func (p *Policy) decodePlugins(selection, classifier *Node) (*selectionKeys, error) {
-	var keys *selectionKeys
-	if !absent(selection) {
-		keys = &selectionKeys{}
-		if err := decode(selection, "worker_selection", keys); err != nil {
-			return nil, err
+// readSelection reads which policies choose workers. An offline replay refuses those
+// that load code when it starts, not when it reads the file.
+func (p *Policy) readSelection(n *document.Node, f *document.Faults) {
+	keys := f.Read(n, selectionKeys)
+	var names []string
+	instances := keys.Node("instances")
+	if instances != nil {
+		for _, item := range instances.Items {
+			// what configures an instance is its own affair
+			one := f.Read(item, []document.Key{{Name: "name", Kind: document.String, AnyText: true, Required: true},
+				{Name: "type", Kind: document.String, AnyText: true, Required: true}, {Name: "config", Kind: document.Map, Null: true}})
+			names = append(names, one.Text("name").Value)
 		}
 	}
-	if absent(classifier) {
-		return keys, nil
-	}
-	pairs, ok := classifier.Value.([]Pair)
-	if !ok {
-		return nil, classifier.fault("request_classifier", "invalid type: %s, expected a map", classifier.shown())
-	}
-	if !slices.ContainsFunc(pairs, func(pair Pair) bool { return pair.Key == "type" }) {
-		return nil, classifier.fault("request_classifier", "missing field `type`")
-	}
-	p.refusal = errors.New("offline replay does not support request_classifier plugins")
-	return keys, nil
-}
-
-// selectDefault refuses selections that are not the built-in policy.
-func (p *Policy) selectDefault(keys *selectionKeys) error {
 	chosen := 0
-	for _, role := range []struct {
-		name     string
-		instance *string
-	}{{"aggregated", keys.Aggregated}, {"prefill", keys.Prefill}, {"decode", keys.Decode}, {"encode", keys.Encode}} {
-		if role.instance == nil {
+	for _, role := range selectionRoles {
+		instance := keys.Text(role)
+		if !instance.Set {
 			continue
 		}
 		chosen++
-		if *role.instance == "default" {
+		if instance.Value == "default" {
 			continue
 		}
-		if !slices.ContainsFunc(keys.Instances, func(i instanceKeys) bool { return *i.Name == *role.instance }) {
-			return fmt.Errorf("worker_selection %s %q does not name a configured instance", role.name, *role.instance)
+		if !slices.Contains(names, instance.Value) {
+			keys.Require(false, role, fmt.Sprintf("worker_selection %s %q does not name a configured instance", role, instance.Value))
 		}
-		p.refusal = fmt.Errorf("custom worker-selection policy %q is not supported by replay", *role.instance)
+		p.refusal = fmt.Errorf("custom worker-selection policy %q is not supported by replay", instance.Value)
 	}
-	if chosen == 0 && len(keys.Instances) == 0 {
-		return errors.New("worker_selection must define an instance or an aggregated, prefill, decode, or encode selection")
+	if chosen == 0 && (instances == nil || len(instances.Items) == 0) {
+		f.Invalid(n, "worker_selection must define an instance or an aggregated, prefill, decode, or encode selection")
 	}
-	return nil
 }
 
-// build checks what the file means.
-func (p *Policy) build(keys *policyKeys, models []namedKeys, selection *selectionKeys) error {
-	root := profileKeys{keys.Family, keys.Classes, keys.Buckets}
-	if root.given() == 0 && absent(keys.Router) && len(models) == 0 && selection == nil && p.refusal == nil {
-		return errors.New("router policy config must define router settings, a root profile, " +
-			"at least one model profile, worker_selection, or request_classifier")
-	}
-	if err := p.readSettings(keys.Router); err != nil {
-		return err
-	}
-	if err := p.readProfiles(&root, models); err != nil {
-		return err
-	}
-	if selection != nil {
-		return p.selectDefault(selection)
-	}
-	return nil
-}
-
-// given is the number of fields that are there.
-func (k *profileKeys) given() (n int) {
-	for _, there := range []bool{k.Family != nil, k.Buckets != nil, k.Classes != nil} {
-		if there {
-			n++
+// readRoot resolves the root profile if its keys are there.
+func (p *Policy) readRoot(keys document.Values, f *document.Faults) {
+	n, given := keys.Mapping(), 0
+	for _, key := range profileKeys(true) {
+		if v := n.Get(key.Name); v != nil && v.Kind != document.Null {
+			given++
 		}
 	}
-	return n
-}
-
-// readProfiles resolves the root profile, if its fields are there, and the models'.
-func (p *Policy) readProfiles(root *profileKeys, models []namedKeys) (err error) {
-	switch root.given() {
+	switch given {
 	case 0:
 	case 3:
-		if p.root, err = newProfile("root", root); err != nil {
-			return err
-		}
+		p.root = readProfile("root", keys, f)
 	default:
-		return errors.New("root profile must specify default_policy_family, uncached_isl_buckets, " +
+		f.Invalid(n, "root profile must specify default_policy_family, uncached_isl_buckets, "+
 			"and policy_classes when any root profile field is present")
 	}
-	for _, m := range models {
-		if m.name == "" {
-			return errors.New("model profile name must not be empty")
-		}
-		profile, err := newProfile(fmt.Sprintf("model %q", m.name), &m.keys)
-		if err != nil {
-			return err
-		}
-		p.models = append(p.models, modelProfile{m.name, profile})
+}
+
+// readModel resolves the profile of one model.
+func (p *Policy) readModel(name string, n *document.Node, f *document.Faults) {
+	if name == "" {
+		f.Invalid(n, "model profile name must not be empty")
+		return
 	}
-	return nil
+	keys := f.Read(n, profileKeys(true))
+	p.models = append(p.models, modelProfile{name, readProfile(fmt.Sprintf("model %q", name), keys, f)})
 }
 
-// overlayKeys are the settings of the `router` mapping: those of the JSON and one
-// that only the file has.
-type overlayKeys struct {
-	Document          Document
-	ApproximatePolicy *string `key:"router_approximate_cache_policy" variants:"ttl lru"`
-}
-
-// overlayAllowed are the keys that the `router` mapping may hold.
-var overlayAllowed = []string{
+// settingNames are the keys that the `router` mapping may hold: those of the router's
+// configuration and one that only the file has.
+var settingNames = []string{
 	"host_cache_hit_weight", "disk_cache_hit_weight", "use_kv_events", "router_replica_sync",
 	"router_track_active_blocks", "router_track_output_blocks", "router_assume_kv_reuse",
 	"router_track_prefill_tokens", "router_tracking_hash", "router_tracking_key_file",
@@ -255,44 +182,48 @@ var overlayAllowed = []string{
 	"serve_indexer", "enable_session_prefix_index", "shared_cache_type", "router_predicted_ttl_secs",
 }
 
-// readSettings checks the `router` mapping by itself.
-func (p *Policy) readSettings(n *Node) error {
-	if absent(n) {
-		return nil
-	}
-	pairs, ok := n.Value.([]Pair)
-	if !ok {
-		return n.fault("router", "invalid type: %s, expected a map", n.shown())
-	}
-	var unknown []string
-	for _, pair := range pairs {
-		if !slices.Contains(overlayAllowed, pair.Key) {
-			unknown = append(unknown, pair.Key)
+var settingKeys = func() []document.Key {
+	keys := []document.Key{{Name: "router_approximate_cache_policy", Kind: document.String, Choices: []string{"ttl", "lru"}}}
+	for _, k := range documentKeys {
+		if slices.Contains(settingNames, k.Name) {
+			keys = append(keys, k)
 		}
 	}
-	if len(unknown) > 0 {
-		return fmt.Errorf("unknown router setting: %s (a policy file may set %s; the others stand in the router config)",
-			slices.Min(unknown), strings.Join(overlayAllowed, ", "))
+	return keys
+}()
+
+// readSettings reads the `router` mapping by itself.
+func (p *Policy) readSettings(n *document.Node, f *document.Faults) {
+	if n == nil {
+		return
 	}
-	p.settings = pairs
-	return decode(&Node{Line: n.Line, Column: n.Column, Value: pairs}, "router", &overlayKeys{})
+	known := n
+	for i, key := range n.Keys {
+		if !slices.Contains(settingNames, key) {
+			msg := "unknown router setting: " + key + " (a policy file may set " + strings.Join(settingNames, ", ") +
+				"; the others stand in the router config)"
+			if near := spelling.Nearest(key, settingNames); near != "" {
+				msg += " (did you mean `" + near + "`?)"
+			}
+			f.Malformed(n.Items[i], msg)
+			known = known.Without(key)
+		}
+	}
+	p.settings = f.Read(known, settingKeys)
 }
 
-// overlay lays the settings over a document and checks the result.
-func (p *Policy) overlay(d *Document) error {
+// overlay returns a document with the settings of the file laid over it; what does
+// not fit then goes to the faults.
+func (p *Policy) overlay(d *Document, f *document.Faults) *Document {
 	if p == nil {
-		return nil
+		return d
 	}
-	keys := overlayKeys{Document: *d}
-	if err := decode(&Node{Value: p.settings}, "router", &keys); err != nil {
-		return err
-	}
-	*d = keys.Document
-	if or(keys.ApproximatePolicy, "ttl") == "lru" && or(d.Inert.UseKVEvents, true) {
-		return errors.New("router_approximate_cache_policy=lru requires use_kv_events=false; " +
-			"the local side indexer is TTL-only")
-	}
-	return errors.Join(d.faults()...)
+	out := &Document{d.keys.Over(p.settings, f)}
+	k := out.keys
+	k.Require(k.Text("router_approximate_cache_policy").Value != "lru" || !k.Bool("use_kv_events").Or(true), "router_approximate_cache_policy",
+		"router_approximate_cache_policy=lru requires use_kv_events=false; the local side indexer is TTL-only")
+	out.check()
+	return out
 }
 
 // Refusal is what the file asks for and an offline replay with a KV router cannot
@@ -320,128 +251,154 @@ func (p *Policy) profile(model string) *Profile {
 // nameRule is the shape of every name in a profile.
 const nameRule = "[A-Za-z0-9_.-]+"
 
-func checkName(label, kind, name string) error {
+// checkName adds a fault at n unless its text is a name.
+func checkName(f *document.Faults, n *document.Node, label, kind string) bool {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-	if name == "" || strings.Trim(name, letters) != "" {
-		return fmt.Errorf("%s %s name %q must match %s", label, kind, name, nameRule)
+	if n.Text == "" || strings.Trim(n.Text, letters) != "" {
+		f.Invalid(n, fmt.Sprintf("%s %s name %q must match %s", label, kind, n.Text, nameRule))
+		return false
 	}
-	return nil
+	return true
 }
 
-// newProfile checks and resolves one profile; label names it in messages.
-func newProfile(label string, keys *profileKeys) (*Profile, error) {
-	defaultFamily := *keys.Family
-	if err := checkName(label, "policy family", defaultFamily); err != nil {
-		return nil, err
+// profileReader turns one profile as written into a Profile.
+type profileReader struct {
+	f       *document.Faults
+	label   string // names the profile in messages
+	p       Profile
+	buckets []string
+}
+
+// readProfile checks and resolves one profile; nil with faults.
+func readProfile(label string, keys document.Values, f *document.Faults) *Profile {
+	r := &profileReader{f: f, label: label}
+	before := len(f.List)
+	family := keys.Node("default_policy_family")
+	if family != nil {
+		checkName(f, family, label, "policy family")
 	}
-	if len(keys.Classes) == 0 {
-		return nil, fmt.Errorf("%s policy_classes must not be empty", label)
+	if n := keys.Node("uncached_isl_buckets"); n != nil {
+		r.readBuckets(n)
 	}
-	p := &Profile{}
-	bucketNames, err := p.readBuckets(label, keys.Buckets)
-	if err != nil {
-		return nil, err
-	}
-	for i := range keys.Classes {
-		if err := p.readClass(label, &keys.Classes[i], bucketNames); err != nil {
-			return nil, err
+	classes := keys.Node("policy_classes")
+	if classes != nil {
+		if len(classes.Items) == 0 {
+			r.bad(classes, "policy_classes must not be empty")
+		}
+		for _, item := range classes.Items {
+			r.readClass(item)
 		}
 	}
-	p.DefaultFamily = slices.Index(p.Families, defaultFamily)
+	if len(f.List) > before || family == nil || classes == nil {
+		return nil
+	}
+	r.checkCells(family, classes)
+	return &r.p
+}
+
+// bad adds a fault that begins with the name of the profile.
+func (r *profileReader) bad(n *document.Node, format string, args ...any) {
+	r.f.Invalid(n, r.label+" "+fmt.Sprintf(format, args...))
+}
+
+// checkCells checks that every family has a class for every bucket.
+func (r *profileReader) checkCells(family, classes *document.Node) {
+	p := &r.p
+	p.DefaultFamily = slices.Index(p.Families, family.Text)
 	if p.DefaultFamily < 0 {
-		return nil, fmt.Errorf("%s default_policy_family %q does not name a configured family", label, defaultFamily)
+		r.bad(family, "default_policy_family %q does not name a configured family", family.Text)
 	}
 	for _, i := range p.Explicit {
 		if slices.Contains(p.Families, p.Classes[i].Name) {
-			return nil, fmt.Errorf("%s explicit policy class %q collides with a policy family", label, p.Classes[i].Name)
+			r.bad(classes.Items[i], "explicit policy class %q collides with a policy family", p.Classes[i].Name)
 		}
 	}
 	for f, cells := range p.Cells {
-		if b := slices.Index(cells, none); b >= 0 {
-			return nil, fmt.Errorf("%s is missing a policy class for family %q and bucket %q",
-				label, p.Families[f], bucketNames[b])
+		for b, cell := range cells {
+			if cell == none {
+				r.bad(classes, "is missing a policy class for family %q and bucket %q", p.Families[f], r.buckets[b])
+			}
 		}
 	}
-	return p, nil
 }
 
-// readBuckets fills p.MinTokens and returns the names of the buckets.
-func (p *Profile) readBuckets(label string, buckets []bucketKey) ([]string, error) {
-	if len(buckets) == 0 {
-		return nil, fmt.Errorf("%s uncached_isl_buckets must not be empty", label)
+// readBuckets fills the bounds and the names of the buckets.
+func (r *profileReader) readBuckets(list *document.Node) {
+	if len(list.Items) == 0 {
+		r.bad(list, "uncached_isl_buckets must not be empty")
 	}
-	if *buckets[0].MinTokens != 0 {
-		return nil, fmt.Errorf("%s uncached_isl_buckets must start at min_tokens 0", label)
+	last := int64(-1)
+	for i, item := range list.Items {
+		keys := r.f.Read(item, bucketKeys)
+		from, name := keys.Node("min_tokens"), keys.Node("bucket")
+		if from == nil || name == nil {
+			continue
+		}
+		min := bounded(keys.Whole("min_tokens"))
+		switch {
+		case i == 0 && min != 0:
+			r.bad(from, "uncached_isl_buckets must start at min_tokens 0")
+		case min <= last:
+			r.bad(from, "uncached_isl_buckets min_tokens must be strictly increasing")
+		}
+		last = min
+		if checkName(r.f, name, r.label, "cache bucket") && slices.Contains(r.buckets, name.Text) {
+			r.bad(name, "contains duplicate cache bucket %q", name.Text)
+		}
+		r.buckets, r.p.MinTokens = append(r.buckets, name.Text), append(r.p.MinTokens, min)
 	}
-	var names []string
-	for i, b := range buckets {
-		if i > 0 && *b.MinTokens <= *buckets[i-1].MinTokens {
-			return nil, fmt.Errorf("%s uncached_isl_buckets min_tokens must be strictly increasing", label)
-		}
-		if err := checkName(label, "cache bucket", *b.Bucket); err != nil {
-			return nil, err
-		}
-		if slices.Contains(names, *b.Bucket) {
-			return nil, fmt.Errorf("%s contains duplicate cache bucket %q", label, *b.Bucket)
-		}
-		names = append(names, *b.Bucket)
-		p.MinTokens = append(p.MinTokens, bounded(b.MinTokens))
-	}
-	return names, nil
 }
 
-// bounded returns a count as int64, none if absent.
-func bounded(v *uint64) int64 {
-	if v == nil {
+// bounded returns a count as int64, none if it is not set.
+func bounded(v document.Opt[uint64]) int64 {
+	if !v.Set {
 		return none
 	}
-	return int64(min(*v, math.MaxInt64))
+	return int64(min(v.Value, math.MaxInt64))
 }
 
 // readClass adds one class.
-func (p *Profile) readClass(label string, c *classKeys, bucketNames []string) error {
-	name := *c.Name
-	if err := checkName(label, "policy class", name); err != nil {
-		return err
+func (r *profileReader) readClass(n *document.Node) {
+	keys := r.f.Read(n, classKeys)
+	name := keys.Node("name")
+	if name == nil || !keys.Has("quantum") || !checkName(r.f, name, r.label, "policy class") {
+		return
 	}
-	if slices.ContainsFunc(p.Classes, func(o Class) bool { return o.Name == name }) {
-		return fmt.Errorf("%s contains duplicate policy class %q", label, name)
+	p := &r.p
+	if slices.ContainsFunc(p.Classes, func(o Class) bool { return o.Name == name.Text }) {
+		r.bad(name, "contains duplicate policy class %q", name.Text)
 	}
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%s policy class %q %s", label, name, fmt.Sprintf(format, args...))
+	require := func(holds bool, key, format string, args ...any) {
+		keys.Require(holds, key, fmt.Sprintf("%s policy class %q ", r.label, name.Text)+fmt.Sprintf(format, args...))
 	}
-	policy := queuePolicies[or(c.QueuePolicy, "fcfs")]
-	switch {
-	case *c.Quantum == 0:
-		return bad("quantum must be greater than zero")
-	case policy == LCFS:
-		return bad("queue_policy must be fcfs or wspt")
-	case c.BusyFrac != nil && !finite(*c.BusyFrac):
-		return bad("prefill_busy_threshold_frac must be finite and non-negative")
-	case (c.Family == nil) != (c.Bucket == nil):
-		return bad("must specify both policy_family and cache_bucket or neither for an explicit class")
-	}
+	policy := queuePolicies[keys.Text("queue_policy").Or("fcfs")]
+	family, bucket := keys.Node("policy_family"), keys.Node("cache_bucket")
+	require(keys.Whole("quantum").Value > 0, "quantum", "quantum must be greater than zero")
+	require(policy != LCFS, "queue_policy", "queue_policy must be fcfs or wspt")
+	require(finite(keys.Number("prefill_busy_threshold_frac").Value), "prefill_busy_threshold_frac", "prefill_busy_threshold_frac must be finite and non-negative")
+	require((family == nil) == (bucket == nil), "name", "must specify both policy_family and cache_bucket or neither for an explicit class")
 	index := len(p.Classes)
-	p.Classes = append(p.Classes, Class{Name: name, Policy: policy, Quantum: bounded(c.Quantum),
-		BusyTokens: bounded(c.BusyTokens), BusyFrac: or(c.BusyFrac, none),
-		MaxRequests: bounded(c.MaxRequests), MaxISL: bounded(c.MaxISL), MaxCached: bounded(c.MaxCached)})
-	if c.Family == nil {
+	p.Classes = append(p.Classes, Class{Name: name.Text, Policy: policy, Quantum: bounded(keys.Whole("quantum")),
+		BusyTokens: bounded(keys.Whole("prefill_busy_threshold")), BusyFrac: keys.Number("prefill_busy_threshold_frac").Or(none),
+		MaxRequests: bounded(keys.Whole("request_queue_limit_per_worker")), MaxISL: bounded(keys.Whole("raw_isl_token_queue_limit_per_worker")),
+		MaxCached: bounded(keys.Whole("cached_token_queue_limit_per_worker"))})
+	switch {
+	case family == nil || bucket == nil:
 		p.Explicit = append(p.Explicit, index)
-		return nil
+		return
+	case !checkName(r.f, family, r.label, "policy family"):
+		return
 	}
-	if err := checkName(label, "policy family", *c.Family); err != nil {
-		return err
+	at := slices.Index(r.buckets, bucket.Text)
+	require(at >= 0, "cache_bucket", "references unknown cache bucket %q", bucket.Text)
+	if at < 0 {
+		return
 	}
-	bucket := slices.Index(bucketNames, *c.Bucket)
-	if bucket < 0 {
-		return bad("references unknown cache bucket %q", *c.Bucket)
-	}
-	cell := &p.family(*c.Family)[bucket]
+	cell := &p.family(family.Text)[at]
 	if *cell != none {
-		return fmt.Errorf("%s contains duplicate policy classes for family %q and bucket %q", label, *c.Family, *c.Bucket)
+		r.bad(bucket, "contains duplicate policy classes for family %q and bucket %q", family.Text, bucket.Text)
 	}
 	*cell = index
-	return nil
 }
 
 // family returns the row of cells of a family, a new empty one if needed.

@@ -2,8 +2,8 @@
 // router with its prefix index, active-sequence book, cost, queue and policy
 // classes.
 //
-// A configuration is read with ParseDocument, a policy-class file with ParsePolicy,
-// and Document.Config makes the complete Config of both. NewKV and NewRoundRobin
+// A configuration is read with ReadDocument, a policy-class file with ReadPolicy, and
+// Document.Config makes the complete Config of both. NewKV and NewRoundRobin
 // return a Placement without workers; the event loop adds each with WorkerReady and
 // calls the hooks in simulated time; KV events of a pass come before its outputs. Every
 // hook may release requests that were queued; they are appended to the caller's

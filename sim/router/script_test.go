@@ -139,7 +139,7 @@ func (d *driver) run(line string) {
 }
 
 func (d *driver) start(a args) {
-	doc, err := ParseDocument([]byte(cmpOr(a["config"], "{}")))
+	doc, err := ParseDocument("", []byte(cmpOr(a["config"], "{}")))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -149,11 +149,7 @@ func (d *driver) start(a args) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		n, err := parseJSON(text)
-		if err == nil {
-			with.Policy, err = ParsePolicy(a["policy"], n)
-		}
-		if err != nil {
+		if with.Policy, err = policy(string(text)); err != nil {
 			d.t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/router"
 )
@@ -363,7 +364,11 @@ func (c *commander) router() {
 // none does. Of the queue it can set one class' policy and threshold.
 func routerConfig(config object, queuePolicy string) (object, bool) {
 	resolve := func(doc object) (object, bool) {
-		d := routerDoc{kv: true, config: []byte(compact(doc))}
+		n, err := document.ParseJSON("", []byte(compact(doc)))
+		if err != nil {
+			return nil, false
+		}
+		d := routerDoc{kv: true, config: n}
 		r, err := d.complete(queuePolicy, &Files{})
 		if err != nil {
 			return nil, false

@@ -53,13 +53,14 @@ const (
 // the text in messages, for example the flag it came from. want is the role the
 // text is used for: it must agree with worker_type, whose default is aggregated.
 func EngineArgs(origin, text string) (*Role, error) {
-	f := &document.Faults{Origin: origin, Class: classArgs}
+	f := &document.Faults{Origin: origin, Class: classArgs, UpstreamWords: true}
 	n := document.EmptyMap(0, "")
 	if text != "" {
 		var err error
-		if n, err = document.ParseJSON([]byte(text)); err != nil {
-			return nil, &document.Fault{Origin: origin, Msg: err.Error()}
+		if n, err = document.ParseInlineJSON(origin, []byte(text)); err != nil {
+			return nil, err
 		}
+		n.ClearPlaces() // the text is one argument, and its messages are upstream's
 		if n.Kind != document.Map {
 			return nil, &document.Fault{Origin: origin, Msg: "engine-args must be a JSON object"}
 		}

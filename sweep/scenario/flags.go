@@ -10,6 +10,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
@@ -369,16 +370,19 @@ func (c *ReplayFlags) placement(f *flagFaults, run *Run, files *Files) {
 	}
 	f.rule(document.FiniteFrom(lag, 0), "--kv-event-lag-ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(lag))
 	f.rule(lag == 0 || mode == "kv_router", "--kv-event-lag-ms", "kv_event_lag_ms only supports router_mode='kv_router'")
-	d := routerDoc{origin: "--router-config", kv: mode == "kv_router", policy: val(c.RouterPolicyConfig, ""),
+	d := routerDoc{faults: document.Faults{Origin: "--router-config: " + router.InlineClass, Inline: true}, kv: mode == "kv_router", policy: val(c.RouterPolicyConfig, ""),
 		policyAt: "--router-policy-config", modelName: val(c.ModelName, ""), lagMs: lag, estimator: c.estimator(f)}
+	var err error
 	if c.RouterConfig != nil {
-		d.config = []byte(*c.RouterConfig)
+		if d.config, err = document.ParseInlineJSON(d.faults.Origin, []byte(*c.RouterConfig)); err != nil {
+			f.adopt(err)
+			return
+		}
 	}
 	queues := run.Decode
 	if run.Prefill != nil {
 		queues = run.Prefill
 	}
-	var err error
 	run.Router, err = d.complete(queues.QueuePolicy, files)
 	f.adopt(err)
 }

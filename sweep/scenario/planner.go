@@ -81,15 +81,10 @@ func looksLikePath(arg string) bool {
 }
 
 // parseText reads a document of either notation: a .json file is JSON, anything
-// else YAML, of which JSON is a part; both keep lines.
+// else YAML, of which JSON is a part.
 func parseText(origin string, text []byte, ext string) (*document.Node, error) {
 	if ext == ".json" {
-		if err := json.Unmarshal(text, new(any)); err != nil {
-			if _, perr := document.ParseJSON(text); perr != nil {
-				err = perr
-			}
-			return nil, &document.Fault{Origin: origin, Msg: err.Error()}
-		}
+		return document.ParseJSON(origin, text)
 	}
 	return document.ParseYAML(origin, text)
 }

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -267,28 +266,28 @@ func (p *predictor) model(m, par document.Mapping, r *Role, role engine.Role, es
 
 // router reads the router section (spec sweeps-and-schema 2.4).
 func (p *predictor) router(n *document.Node) {
-	d := &routerDoc{origin: p.f.Origin, at: n}
+	d := &routerDoc{faults: document.Faults{Origin: p.f.Origin}}
 	if n != nil {
 		m := p.f.Mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
 		d.kv = m.Enum("policy", routerModes...).Value == 1
 		model := m.Sub("prefill_load_model", "a mapping", []string{"type"}).Enum("type", "none", "ais", "aic")
-		config := map[string]any{}
+		d.config = document.EmptyMap(n.Line, n.Path)
 		for _, k := range [...][2]string{{"overlap_score_credit", "overlap_score_credit"}, {"prefill_load_scale", "prefill_load_scale"}, {"temperature", "router_temperature"}} {
 			v := m.Float(k[0], document.NotNull)
 			m.Require(document.FiniteFrom(v.Value, 0), k[0], k[0]+" must be finite and non-negative")
 			m.Require(!v.Set || d.kv, k[0], k[0]+" belongs to policy kv_router")
 			if v.Set {
-				config[k[1]] = v.Value
+				d.config.Put(k[1], m.Get(k[0]))
 			}
 		}
 		m.Require(model.Value == 0 || d.kv, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
 		if model.Value != 0 {
-			config["router_prefill_load_model"], d.estimator = "ais", &p.estimated
+			d.config.Put("router_prefill_load_model", scalarAt(n, document.String, "ais"))
+			d.estimator = &p.estimated
 		}
 		if !p.f.OK() {
 			return
 		}
-		d.config, _ = json.Marshal(config)
 	}
 	r, err := d.complete("", p.files)
 	if err != nil {

@@ -1,53 +1,27 @@
 package scenario
 
+import (
+	"github.com/dynosweep/dynosweep/internal/document"
+	"github.com/dynosweep/dynosweep/sim/router"
+)
+
 // RouterReference describes the KV router's configuration: router.config in a
 // sweep, --router-config of replay (spec kv-router 3).
-func RouterReference() []KeyTable {
-	return []KeyTable{
-		{"Keys that change results", "", []Key{
-			{"overlap_score_credit", "number", "1.0", "Blocks of prefill cost forgiven per cached block, >= 0; 0 ignores what is cached."},
-			{"overlap_score_credit_decay", "number", "0.0", "Lowers the credit of ranks with more prefill backlog than the least loaded one, >= 0."},
-			{"prefill_load_scale", "number", "1.0", "Factor of the prefill part of the cost, >= 0."},
-			{"overlap_score_weight", "number or null", "null", "Old name: replaces `prefill_load_scale`; exactly 0 sets `overlap_score_credit` to 0 too."},
-			{"decode_active_request_weight", "number", "0.0", "Cost in blocks per active request of the rank, >= 0."},
-			{"router_temperature", "number", "0.0", "0: lowest cost, equal costs drawn; > 0: softmax over range-normalised costs."},
-			{"router_track_active_blocks", "boolean", "true", "`false`: the decode part of the cost is 0."},
-			{"router_assume_kv_reuse", "boolean", "true", "`false`: prompts never share blocks in the router's book."},
-			{"router_track_prefill_tokens", "boolean", "true", "`false`: the prefill part of the cost is 0, and nothing is ever busy."},
-			{"router_prefill_load_model", "string", "none", "`none`, or `ais` (also `aic`): booked prefill load melts with predicted time. replay: with the `--aic-*` flags; in a sweep: with timing aic."},
-			{"router_queue_threshold", "number or null", "null", "Queue while every rank is above this fraction of `max_num_batched_tokens` in prefill load, >= 0."},
-			{"router_queue_policy", "string", "fcfs", "`fcfs`, `lcfs` or `wspt`."},
-			{"router_policy_config", "path or null", "null", "Policy classes, YAML (router.md)."},
-		}},
-		{"Keys without effect in a simulation", "Accepted and checked.", []Key{
-			{"host_cache_hit_weight", "number", "0.75", "0..1. No engine here caches on the host."},
-			{"disk_cache_hit_weight", "number", "0.25", "0..1. Nor on disk."},
-			{"use_kv_events", "boolean", "true", "Events are always used."},
-			{"durable_kv_events", "boolean", "false", "`true` is refused."},
-			{"router_ttl_secs", "number", "120.0", ">= 0."},
-			{"router_predicted_ttl_secs", "number or null", "null", ">= 0; needs `use_kv_events`."},
-			{"router_replica_sync", "boolean", "false", ""},
-			{"router_track_output_blocks", "boolean", "false", "Needs `router_track_active_blocks`."},
-			{"router_event_threads", "integer", "4", ">= 1."},
-			{"skip_initial_worker_wait", "boolean", "false", ""},
-			{"use_remote_indexer", "boolean", "false", "Excludes `serve_indexer`."},
-			{"serve_indexer", "boolean", "false", ""},
-			{"enable_session_prefix_index", "boolean", "false", "Needs `use_kv_events`, excludes `use_remote_indexer`."},
-			{"shared_cache_multiplier", "number or null", "null", "0..1."},
-			{"shared_cache_type", "string", "none", "`none` or `hicache`."},
-			{"router_tracking_hash", "string", "public-xxh3-v1", "`keyed-xxh3-v1` needs the next two."},
-			{"router_tracking_key_file", "path or null", "null", ""},
-			{"router_tracking_key_id", "string or null", "null", ""},
-			{"router_snapshot_threshold", "integer or null", "null", ""},
-			{"router_reset_states", "boolean", "false", ""},
-			{"conditional_disagg_enabled", "boolean", "false", "A simulation never bypasses remote prefill."},
-			{"conditional_disagg_policy", "string", "isl_bounding", "`isl_bounding`, `prefill_load` or `isl_or_load`; the last two need a busy threshold."},
-			{"conditional_disagg_eff_isl_threshold", "integer", "2048", ""},
-			{"conditional_disagg_eff_isl_ratio_threshold", "number", "0.7", "0..1."},
-			{"conditional_disagg_prefill_busy_threshold", "number or null", "null", ">= 0."},
-			{"conditional_disagg_decode_busy_threshold", "number or null", "null", ">= 0."},
-		}},
+func RouterReference() []KeyTable { return keyTables(router.DocumentTables()) }
+
+// keyTables are the tables by which a document is read, as the reference page prints
+// them.
+func keyTables(tables []document.Table) []KeyTable {
+	var out []KeyTable
+	for _, t := range tables {
+		page := KeyTable{Title: t.Title, Note: t.Note}
+		for i := range t.Keys {
+			k := &t.Keys[i]
+			page.Keys = append(page.Keys, Key{k.Name, k.Type(), k.Default, k.Meaning})
+		}
+		out = append(out, page)
 	}
+	return out
 }
 
 // PlannerReference describes the Planner's configuration: planner in a sweep,

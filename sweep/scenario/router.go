@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/router"
@@ -24,12 +23,11 @@ type Router struct {
 
 // routerDoc is what a document says about placement.
 type routerDoc struct {
-	origin    string         // of config
-	at        *document.Node // where config stands in a larger document, nil alone
+	faults    document.Faults // of config
 	kv        bool
-	config    []byte // JSON, nil: none
-	policy    string // path, wins over the one in config
-	policyAt  string // origin of policy
+	config    *document.Node // nil: none
+	policy    string         // path, wins over the one in config
+	policyAt  string         // origin of policy
 	modelName string
 	estimator *AICRequest
 	lagMs     float64
@@ -40,21 +38,16 @@ type routerDoc struct {
 // the engine arguments of the pool that queues, "" not set.
 func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) {
 	r := &Router{KV: d.kv}
-	text := d.config
-	if text == nil {
-		text = []byte("{}")
-	}
-	doc, err := router.ParseDocument(text)
-	if err != nil {
-		return nil, d.fault(err)
-	}
-	with := router.Completion{ModelName: d.modelName}
-	if with.Policy, err = d.readPolicy(doc, files); err != nil {
+	f := d.faults // a copy: the document may be completed more than once
+	doc := router.ReadDocument(d.config, &f)
+	policy, err := d.readPolicy(doc, f.OK(), files)
+	if err := errors.Join(f.Err(), err); err != nil {
 		return nil, err
 	}
 	if !d.kv {
 		return r, nil
 	}
+	with := router.Completion{ModelName: d.modelName, Policy: policy}
 	if queuePolicy != "" {
 		p, err := router.ParseQueuePolicy(queuePolicy)
 		if err != nil {
@@ -72,24 +65,26 @@ func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) 
 	return r, nil
 }
 
+// fault gives errors of the whole configuration its place.
 func (d *routerDoc) fault(err error) error {
-	var list []error
-	for _, e := range unjoin(err) {
-		f := &document.Fault{Origin: d.origin, Msg: e.Error()}
-		if d.at != nil {
-			f.Line, f.Path = d.at.Line, d.at.Path
-		}
-		list = append(list, f)
+	at := d.config
+	if at == nil {
+		at = document.EmptyMap(0, "")
 	}
-	return errors.Join(list...)
+	f := document.Faults{Origin: d.faults.Origin, Inline: d.faults.Inline}
+	for _, e := range unjoin(err) {
+		f.Invalid(at, e.Error())
+	}
+	return f.Err()
 }
 
 // readPolicy reads the policy file, nil without one, and what it says about the
-// configuration. A round robin uses neither; both have to be right all the same.
-func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Policy, error) {
+// configuration, if that is right. A round robin uses neither; both have to be right
+// all the same.
+func (d *routerDoc) readPolicy(doc *router.Document, right bool, files *Files) (*router.Policy, error) {
 	path, origin := d.policy, d.policyAt
 	if path == "" {
-		path, origin = doc.PolicyPath(), d.origin
+		path, origin = doc.PolicyPath(), d.faults.Origin
 	}
 	if path == "" {
 		return nil, nil
@@ -102,53 +97,15 @@ func (d *routerDoc) readPolicy(doc *router.Document, files *Files) (*router.Poli
 	if err != nil {
 		return nil, err
 	}
-	if n == nil {
-		n = &document.Node{}
+	f := &document.Faults{Origin: path}
+	p := router.ReadPolicy(n, f)
+	if f.OK() && right {
+		doc.Check(p, f)
 	}
-	p, err := router.ParsePolicy(path, routerNode(n))
-	if err == nil {
-		err = doc.Check(p)
+	if err := p.Refusal(); err != nil && f.OK() && d.kv {
+		return nil, &document.Fault{Origin: path, Msg: err.Error()}
 	}
-	if err == nil && d.kv {
-		err = p.Refusal()
-	}
-	if err != nil {
-		return nil, (&routerDoc{origin: path}).fault(err)
-	}
-	return p, nil
-}
-
-// routerNode is the value as the router's readers take it.
-func routerNode(n *document.Node) *router.Node {
-	out := &router.Node{Line: n.Line, Column: n.Column, Text: n.Raw}
-	switch n.Kind {
-	case document.Bool:
-		out.Value = n.Text == "true"
-	case document.Int:
-		if v, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
-			out.Value = v
-		} else {
-			v, _ := strconv.ParseUint(n.Text, 10, 64)
-			out.Value = v
-		}
-	case document.Float:
-		out.Value = n.Number()
-	case document.String:
-		out.Value = n.Text
-	case document.List:
-		items := make([]*router.Node, len(n.Items))
-		for i, v := range n.Items {
-			items[i] = routerNode(v)
-		}
-		out.Value = items
-	case document.Map:
-		pairs := make([]router.Pair, len(n.Items))
-		for i, v := range n.Items {
-			pairs[i] = router.Pair{Key: n.Keys[i], Value: routerNode(v)}
-		}
-		out.Value = pairs
-	}
-	return out
+	return p, f.Err()
 }
 
 // prefillEstimator answers the router's question with a timing model.

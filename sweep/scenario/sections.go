@@ -311,7 +311,7 @@ func (t *transferDoc) price(base KVTransfer) KVTransfer {
 
 // readRouter reads one variant of router.
 func readRouter(f *document.Faults, n *document.Node, dir string) *routerDoc {
-	d := &routerDoc{origin: f.Origin}
+	d := &routerDoc{faults: document.Faults{Origin: f.Origin}}
 	if n.Kind == document.Null {
 		return d
 	}
@@ -329,7 +329,7 @@ func readRouter(f *document.Faults, n *document.Node, dir string) *routerDoc {
 			d.policy = orText(d.policy, pathOf(dir, p.Text))
 			d.policyAt = f.Origin
 		}
-		d.at, d.config = c, c.JSON()
+		d.config = c
 		d.ais = c.Get("router_prefill_load_model") != nil && c.Get("router_prefill_load_model").Text != "none"
 	}
 	return d
