@@ -53,7 +53,7 @@ func BenchmarkRun(b *testing.B) {
 			b.ReportAllocs()
 			requests := int64(0)
 			for b.Loop() {
-				out, err := Execute(context.Background(), in, &run, Watch{})
+				out, err := Execute(context.Background(), in, &run, RunOptions{})
 				if err != nil {
 					b.Fatal(err)
 				}

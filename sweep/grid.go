@@ -296,7 +296,7 @@ func (r *runner) execute(ctx context.Context, p *scenario.Point, part *results.P
 		ctx, cancel = context.WithTimeout(ctx, r.opt.PointTimeout)
 		defer cancel()
 	}
-	w := Watch{Capture: r.opt.Capture}
+	w := RunOptions{Capture: r.opt.Capture}
 	if p.Run.Planner != nil {
 		w.Observers.Tick = func(t *sim.TickRecord) error {
 			if err := part.Tick(&results.Tick{Record: t, Diagnostics: diagnostics(t)}); err != nil {

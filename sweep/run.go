@@ -3,7 +3,7 @@
 // every finished one durable and continues where an earlier run stopped.
 //
 //	in := &sweep.Inputs{}
-//	out, err := sweep.Execute(ctx, in, &run, sweep.Watch{})    // one configuration
+//	out, err := sweep.Execute(ctx, in, &run, sweep.RunOptions{})    // one configuration
 //
 // Points share only inputs that never change, so the figures of a point do not depend
 // on the others.
@@ -22,8 +22,8 @@ import (
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
-// Watch says what of a run is kept or looked at, beside its summary.
-type Watch struct {
+// RunOptions says what of a run is kept or looked at, beside its summary.
+type RunOptions struct {
 	Capture   bool // keep per-request records
 	Observers sim.Observers
 	Telemetry func(*metrics.Sample) error // nil: none
@@ -70,7 +70,7 @@ func (e *InputError) Is(target error) bool { return target == document.ErrInput 
 
 // Execute runs one configuration to its end. Wall time in the summary counts from
 // when its input files are parsed and its timing tables are loaded.
-func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w Watch) (*Outcome, error) {
+func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w RunOptions) (*Outcome, error) {
 	if t := run.Workload.Trace; t != nil {
 		if _, err := in.Trace(t); err != nil {
 			return nil, &InputError{err}

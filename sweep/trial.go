@@ -20,17 +20,17 @@ type Trial struct {
 	Run      *scenario.Run
 	Requests int           // released at most; 0: the whole load
 	Timeout  time.Duration // 0: none
-	// Hopeless is asked now and then, with the clock, whether the run may stop; nil:
+	// ShouldStop is asked now and then, with the clock, whether the run may stop; nil:
 	// it may not.
-	Hopeless func(nowMs float64) bool
+	ShouldStop func(nowMs float64) bool
 }
 
-// Tried is what a trial came to: an outcome, or why there is none.
-type Tried struct {
+// TrialResult is what a trial came to: an outcome, or why there is none.
+type TrialResult struct {
 	Outcome   *Outcome
 	Err       error // a *MemoryError, of class document.ErrInput, or of the run
 	TimedOut  bool
-	Stopped   bool  // Hopeless said so
+	Stopped   bool  // ShouldStop said so
 	Simulated int64 // requests that ended
 }
 
@@ -53,8 +53,8 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 // order. Trials run side by side only while their estimated memory together stays
 // within memory bytes (0: no bound); one that needs more than that alone is refused.
 // After ctx ended the answers are incomplete.
-func (in *Inputs) Try(ctx context.Context, trials []Trial, jobs int, memory int64) []Tried {
-	out := make([]Tried, len(trials))
+func (in *Inputs) Try(ctx context.Context, trials []Trial, jobs int, memory int64) []TrialResult {
+	out := make([]TrialResult, len(trials))
 	gate := newGate(memory)
 	var group errgroup.Group
 	group.SetLimit(max(jobs, 1))
@@ -83,10 +83,10 @@ func (in *Inputs) Try(ctx context.Context, trials []Trial, jobs int, memory int6
 
 // try runs one trial. A panic is a bug of ours in one candidate: it costs that one
 // alone.
-func (in *Inputs) try(parent context.Context, t *Trial) (out Tried) {
+func (in *Inputs) try(parent context.Context, t *Trial) (out TrialResult) {
 	defer func() {
 		if x := recover(); x != nil {
-			out = Tried{Err: &PanicError{x, debug.Stack()}}
+			out = TrialResult{Err: &PanicError{x, debug.Stack()}}
 		}
 	}()
 	ctx, stop := context.WithCancel(parent)
@@ -95,10 +95,10 @@ func (in *Inputs) try(parent context.Context, t *Trial) (out Tried) {
 		ctx, stop = context.WithTimeout(ctx, t.Timeout)
 		defer stop()
 	}
-	w := Watch{Requests: t.Requests}
+	w := RunOptions{Requests: t.Requests}
 	w.Observers.Progress = func(nowMs float64, finished int64) {
 		out.Simulated = finished
-		if t.Hopeless != nil && !out.Stopped && t.Hopeless(nowMs) {
+		if t.ShouldStop != nil && !out.Stopped && t.ShouldStop(nowMs) {
 			out.Stopped = true
 			stop()
 		}

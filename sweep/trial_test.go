@@ -62,7 +62,7 @@ func TestTrialsEndAlone(t *testing.T) {
 	run := loaded(t, "{type: poisson, requests_per_second: 20}", "{requests: 20000}")
 	asked := 0
 	trials := []Trial{
-		{Run: run, Hopeless: func(nowMs float64) bool { asked++; return nowMs > 1000 }},
+		{Run: run, ShouldStop: func(nowMs float64) bool { asked++; return nowMs > 1000 }},
 		{Run: run, Timeout: time.Nanosecond},
 		{Run: loaded(t, "{type: concurrency, concurrency: 2}", "{requests: 4}")},
 	}

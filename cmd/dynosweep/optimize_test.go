@@ -31,7 +31,7 @@ func optimizeDoc(engine, rest string) string {
 
 // runFixed runs every state with the timing of its own sizes.
 func runFixed(t *testing.T) func(context.Context, []recommend.State) []recommend.Result {
-	j := &recommendJob{in: &sweep.Inputs{}, jobs: 2}
+	runner := candidateRunner{in: &sweep.Inputs{}, jobs: 2}
 	return func(ctx context.Context, states []recommend.State) []recommend.Result {
 		out := make([]recommend.Result, len(states))
 		for i, s := range states {
@@ -43,7 +43,7 @@ func runFixed(t *testing.T) func(context.Context, []recommend.State) []recommend
 			if err != nil {
 				t.Fatal(err)
 			}
-			out[i] = j.runStates(o)(ctx, states[i:i+1])[0]
+			out[i] = recommend.StateRunner(o, runner)(ctx, states[i:i+1])[0]
 		}
 		return out
 	}
@@ -89,7 +89,7 @@ func TestOptimizerOnTheEngineDisaggregated(t *testing.T) {
 	if best, _ := w.Best(); best.State != w.Rows[3].State {
 		t.Errorf("winner %+v", best.State)
 	}
-	if n := len(optimized{w, false}.columns()); n != 93 {
+	if n := len(w.Columns()); n != 93 {
 		t.Errorf("%d columns, want 93", n)
 	}
 }
@@ -145,7 +145,7 @@ func TestOptimizerOnTheEngineAggregated(t *testing.T) {
 		if best.State.DecodeTP != c.best || nearest.State.DecodeTP != c.nearest {
 			t.Errorf("bounds %v/%v: best tp %d, nearest tp %d", c.ttft, c.itl, best.State.DecodeTP, nearest.State.DecodeTP)
 		}
-		if n := len(optimized{w, true}.columns()); n != 91 {
+		if n := len(w.Columns()); n != 91 {
 			t.Errorf("%d columns, want 91", n)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/dynosweep/dynosweep/sweep/recommend"
 )
 
 // Files that predict and recommend write, and older versions wrote; --overwrite
@@ -64,7 +66,7 @@ func clearOutputDir(dir string) error {
 func ownNames(dir string) ([]string, error) {
 	names := append([]string{}, ownFiles...)
 	for _, mode := range [...]string{"agg", "disagg"} {
-		for _, table := range optimizedTables {
+		for _, table := range recommend.Tables {
 			names = append(names, mode+"_"+table+".csv", mode+"_"+table+".json")
 		}
 	}

@@ -133,7 +133,7 @@ func (o *outputs) discard() {
 }
 
 // observe opens the streams that a run writes while it goes on.
-func (o *outputs) observe(c *cli.Command, run *scenario.Run, w *sweep.Watch) error {
+func (o *outputs) observe(c *cli.Command, run *scenario.Run, w *sweep.RunOptions) error {
 	stdout := c.Root().Writer
 	if path := c.String("report-jsonl"); path != "" {
 		out, err := o.create(path, stdout)
@@ -173,7 +173,7 @@ const defaultTelemetryMs = 1000
 
 // telemetry streams samples to path, every second of simulated time unless the run
 // says otherwise.
-func (o *outputs) telemetry(path string, stdout io.Writer, run *scenario.Run, w *sweep.Watch) error {
+func (o *outputs) telemetry(path string, stdout io.Writer, run *scenario.Run, w *sweep.RunOptions) error {
 	out, err := o.create(path, stdout)
 	if err != nil {
 		return err

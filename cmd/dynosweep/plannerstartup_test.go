@@ -37,7 +37,7 @@ func TestStartupTimeHasACliff(t *testing.T) {
 			if v["topology.workers"] != int64(workers) || v["planner.hysteresis_ticks"] != hysteresis || v["planner.startup_seconds"] != startup {
 				continue
 			}
-			out, err := sweep.Execute(context.Background(), in, &g.Points[i].Run, sweep.Watch{})
+			out, err := sweep.Execute(context.Background(), in, &g.Points[i].Run, sweep.RunOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestManyTicksInFlatMemory(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return m.HeapAlloc
 		}
-		var w sweep.Watch
+		var w sweep.RunOptions
 		w.Observers.Tick = func(*sim.TickRecord) error {
 			switch ticks++; ticks {
 			case 20_000:

@@ -97,7 +97,7 @@ func predict(ctx context.Context, c *cli.Command) error {
 	}
 	files := &outputs{inputs: read.Read()}
 	defer files.discard()
-	w := sweep.Watch{Capture: c.Bool("capture-per-request")}
+	w := sweep.RunOptions{Capture: c.Bool("capture-per-request")}
 	if w.Capture {
 		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), talk.stdout); err != nil {
 			return err

@@ -53,7 +53,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 	}
 	files := &outputs{inputs: read.Read()}
 	defer files.discard()
-	w := sweep.Watch{Capture: c.String("report-jsonl") != ""}
+	w := sweep.RunOptions{Capture: c.String("report-jsonl") != ""}
 	if err := files.observe(c, &run, &w); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func assertions(texts []string, more ...string) ([]metrics.Assertion, error) {
 type reporting struct {
 	talk  console
 	files *outputs
-	watch sweep.Watch
+	watch sweep.RunOptions
 	path  string // of the report; - is standard output
 }
 

@@ -272,7 +272,7 @@ func (j *sweepJob) capture(ctx context.Context, p *scenario.Point) error {
 	files := &outputs{}
 	defer files.discard()
 	run := p.Run
-	w := sweep.Watch{Capture: true}
+	w := sweep.RunOptions{Capture: true}
 	var err error
 	if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), j.stdout); err != nil {
 		return err

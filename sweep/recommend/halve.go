@@ -82,8 +82,8 @@ func NewPlan(candidates, requests, floor int, share float64) Plan {
 	return plan(low)
 }
 
-// Standing is how good a candidate looks.
-type Standing struct {
+// Rating is how good a candidate looks.
+type Rating struct {
 	Class   Class
 	Penalty float64 // how far beyond its bounds
 	Ranked          // Objectives may be empty unless Class is Within
@@ -101,14 +101,14 @@ const (
 
 // Trial is one run that Halve asks for.
 type Trial struct {
-	Candidate int
-	Requests  int     // prefix of the load; 0: the whole
-	Beat      float64 // the run may stop once it cannot score this much; -Inf: never
+	Candidate   int
+	Requests    int     // prefix of the load; 0: the whole
+	ScoreToBeat float64 // the run may stop once it cannot score this much; -Inf: never
 }
 
-// Judged is what a trial came to.
-type Judged struct {
-	Standing
+// Evaluation is what a trial came to.
+type Evaluation struct {
+	Rating
 	Simulated int64 // requests that ended
 }
 
@@ -116,16 +116,16 @@ type Judged struct {
 type Field struct {
 	Group []int                     // [candidate], as its size: prefixes compare well within a group; nil: one group
 	Near  func(candidate int) []int // candidates that differ in one decision; nil: no local search
-	Order func(a, b *Standing) int  // of standings with figures (Within, Beyond), best first
+	Order func(a, b *Rating) int    // of standings with figures (Within, Beyond), best first
 }
 
 // Seen is what was seen of a candidate.
 type Seen struct {
-	Rung   int      // the last it ran on
-	Rank   int      // among those of the rung, from 0
-	First  Standing // on the first rung
-	Before Standing // on the rung before the last it ran on
-	Last   Standing
+	Rung   int    // the last it ran on
+	Rank   int    // among those of the rung, from 0
+	First  Rating // on the first rung
+	Before Rating // on the rung before the last it ran on
+	Last   Rating
 }
 
 // Halved is what Halve came to.
@@ -136,19 +136,19 @@ type Halved struct {
 	Simulated int64  // requests
 	Settled   bool   // every neighbour of the best ran whole, or was stopped
 
-	field Field
-	judge func(context.Context, []Trial) []Judged
+	field    Field
+	evaluate func(context.Context, []Trial) []Evaluation
 }
 
 // batch is how many trials are asked for at once; between batches the score to beat
 // rises. It is a constant so that the outcome does not depend on the machine.
 const batch = 8
 
-// Halve runs the plan. judge runs trials, in any order, and returns one answer for
+// Halve runs the plan. evaluate runs trials, in any order, and returns one answer for
 // each, in theirs. The error is ctx's.
-func Halve(ctx context.Context, plan Plan, field Field, judge func(context.Context, []Trial) []Judged) (*Halved, error) {
+func Halve(ctx context.Context, plan Plan, field Field, evaluate func(context.Context, []Trial) []Evaluation) (*Halved, error) {
 	n := plan.Rungs[0].Candidates
-	h := &Halved{Plan: plan, Seen: make([]Seen, n), field: field, judge: judge}
+	h := &Halved{Plan: plan, Seen: make([]Seen, n), field: field, evaluate: evaluate}
 	if h.field.Group == nil {
 		h.field.Group = make([]int, n)
 	}
@@ -195,7 +195,7 @@ func (h *Halved) better(i, j int) int {
 }
 
 // order puts what has no figures last.
-func (f *Field) order(a, b *Standing) int {
+func (f *Field) order(a, b *Rating) int {
 	if a.Class > Beyond || b.Class > Beyond {
 		return cmp.Compare(a.Class, b.Class)
 	}
@@ -255,23 +255,23 @@ func (h *Halved) run(ctx context.Context, k int, part []int, prefix int, beat fl
 	for i, c := range part {
 		trials[i] = Trial{c, prefix, beat}
 	}
-	judged := h.judge(ctx, trials)
+	evaluations := h.evaluate(ctx, trials)
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if len(judged) != len(trials) {
-		panic(fmt.Sprintf("search: %d answers for %d trials", len(judged), len(trials)))
+	if len(evaluations) != len(trials) {
+		panic(fmt.Sprintf("search: %d answers for %d trials", len(evaluations), len(trials)))
 	}
 	best = math.Inf(-1)
 	for i, c := range part {
 		at := &h.Seen[c]
-		at.Before, at.Rung, at.Last = at.Last, k, judged[i].Standing
+		at.Before, at.Rung, at.Last = at.Last, k, evaluations[i].Rating
 		if k == 0 {
-			at.Before, at.First = Standing{}, judged[i].Standing
+			at.Before, at.First = Rating{}, evaluations[i].Rating
 		}
-		h.Simulated += judged[i].Simulated
-		if judged[i].Class == Within {
-			best = max(best, judged[i].Objectives[0])
+		h.Simulated += evaluations[i].Simulated
+		if evaluations[i].Class == Within {
+			best = max(best, evaluations[i].Objectives[0])
 		}
 	}
 	return best, nil

@@ -27,20 +27,20 @@ func (n *noisy) on(c, requests int) float64 {
 	return n.score[c] * (1 + n.e*(2*s.Float64()-1))
 }
 
-// judge answers trials; stop says whether one that cannot reach the score to beat is
+// evaluate answers trials; stop says whether one that cannot reach the score to beat is
 // stopped halfway.
-func (n *noisy) judge(whole int64, stop bool) func(context.Context, []Trial) []Judged {
-	return func(_ context.Context, trials []Trial) []Judged {
-		out := make([]Judged, len(trials))
+func (n *noisy) evaluate(whole int64, stop bool) func(context.Context, []Trial) []Evaluation {
+	return func(_ context.Context, trials []Trial) []Evaluation {
+		out := make([]Evaluation, len(trials))
 		for i, t := range trials {
 			score := n.on(t.Candidate, t.Requests)
 			cost := int64(t.Requests)
 			if cost == 0 {
 				cost = whole
 			}
-			out[i] = Judged{Standing: Standing{Ranked: Ranked{Objectives: []float64{score}, GPUs: 1, Config: fmt.Sprintf("%06d", t.Candidate)}}, Simulated: cost}
-			if stop && score < t.Beat {
-				out[i] = Judged{Standing: Standing{Class: Stopped}, Simulated: cost / 2}
+			out[i] = Evaluation{Rating: Rating{Ranked: Ranked{Objectives: []float64{score}, GPUs: 1, Config: fmt.Sprintf("%06d", t.Candidate)}}, Simulated: cost}
+			if stop && score < t.ScoreToBeat {
+				out[i] = Evaluation{Rating: Rating{Class: Stopped}, Simulated: cost / 2}
 			}
 		}
 		return out
@@ -57,7 +57,7 @@ func TestHalvingKeepsItsPromise(t *testing.T) {
 			n.score = append(n.score, 100+100*s.Float64())
 		}
 		plan := NewPlan(candidates, requests, 16, 0.4)
-		full, err := Halve(context.Background(), plan, Field{Order: order}, n.judge(requests, false))
+		full, err := Halve(context.Background(), plan, Field{Order: order}, n.evaluate(requests, false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestHalvingKeepsItsPromise(t *testing.T) {
 		if factor := (1 - n.e) / (1 + n.e); won < best*factor*factor {
 			t.Errorf("seed %d: %v of %v", seed, won, best)
 		}
-		early, err := Halve(context.Background(), plan, Field{Order: order}, n.judge(requests, true))
+		early, err := Halve(context.Background(), plan, Field{Order: order}, n.evaluate(requests, true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,12 +102,12 @@ func TestPlansFitTheirShare(t *testing.T) {
 
 func TestHalvingDropsCandidatesWithoutFigures(t *testing.T) {
 	plan := NewPlan(64, 160, 0, 0.2)
-	out, err := Halve(context.Background(), plan, Field{Order: order}, func(_ context.Context, trials []Trial) []Judged {
-		judged := make([]Judged, len(trials))
+	out, err := Halve(context.Background(), plan, Field{Order: order}, func(_ context.Context, trials []Trial) []Evaluation {
+		evaluations := make([]Evaluation, len(trials))
 		for i := range trials {
-			judged[i].Class = Failed
+			evaluations[i].Class = Failed
 		}
-		return judged
+		return evaluations
 	})
 	if err != nil || len(out.Final) != 0 {
 		t.Errorf("final %v, %v", out.Final, err)
@@ -115,8 +115,8 @@ func TestHalvingDropsCandidatesWithoutFigures(t *testing.T) {
 }
 
 // order is that of verdicts.
-func order(a, b *Standing) int {
-	merit := func(s *Standing) compare.Merit {
+func order(a, b *Rating) int {
+	merit := func(s *Rating) compare.Merit {
 		return compare.Merit{Meets: s.Class == Within, Miss: s.Penalty, Score: s.Objectives[0], GPUs: float64(s.GPUs), Name: s.Config}
 	}
 	return compare.Rank(merit(a), merit(b))
@@ -204,19 +204,19 @@ func TestLocalSearchClimbsWhatPrefixesHide(t *testing.T) {
 		return out
 	}
 	group := make([]int, side*side)
-	judge := func(_ context.Context, trials []Trial) []Judged {
-		out := make([]Judged, len(trials))
+	evaluate := func(_ context.Context, trials []Trial) []Evaluation {
+		out := make([]Evaluation, len(trials))
 		for i, tr := range trials {
 			s, cost := score(tr.Candidate), int64(requests)
 			if tr.Requests > 0 {
 				s, cost = -s, int64(tr.Requests)
 			}
-			out[i] = Judged{Standing{Ranked: Ranked{Objectives: []float64{s}, Config: fmt.Sprintf("%06d", tr.Candidate)}}, cost}
+			out[i] = Evaluation{Rating{Ranked: Ranked{Objectives: []float64{s}, Config: fmt.Sprintf("%06d", tr.Candidate)}}, cost}
 		}
 		return out
 	}
 	plan := NewPlan(side*side, requests, 0, 0.24)
-	out, err := Halve(context.Background(), plan, Field{group, near, order}, judge)
+	out, err := Halve(context.Background(), plan, Field{group, near, order}, evaluate)
 	if err != nil || score(out.Final[0]) != 1000 || !out.Settled && out.Simulated+requests <= plan.Budget || out.Simulated > plan.Budget {
 		t.Errorf("best %v, settled %v, %d of %d requests, %v", score(out.Final[0]), out.Settled, out.Simulated, plan.Budget, err)
 	}

@@ -1,331 +1,313 @@
-// Package recommend chooses among deployments. It knows no simulator: it is handed a
-// function that runs candidates, and reads their figures by report key.
-//
-// Two searches stand here:
-//
-//	sweep, err := Optimize(ctx, space, goal, run)    greedy over dense topologies
-//	out, err := Halve(ctx, plan, field, judge)       any list of candidates
-//
-// Optimize is the replay optimiser (spec sweeps-and-schema 4), step by step equal to
-// the reference's: given the same figures it visits the same states in the same
-// order and keeps the same tables.
-//
-// Halve is successive halving over a growing prefix of the load, then a local search
-// with whole runs. A Plan fixes beforehand how many candidates run how many requests:
-// a sixteenth of the load for all, a quarter for the better ones, the whole for the
-// finalists. What is left of the budget runs the neighbours of the best, those that
-// differ from it in one decision, until none is better. It guarantees, for a plan
-// with a share s of the grid's requests:
-//
-//   - the requests simulated are at most s times those of the grid, always;
-//   - the figures of the answer are those of whole runs, the same as the grid's;
-//   - if the local search came to its end (Settled), no candidate that differs from
-//     the answer in one decision is better;
-//   - if on each rung every score differs by at most a fraction e from that of the
-//     whole run, and bounds are met or missed as there, each of the two prefixes costs
-//     at most a factor (1-e)/(1+e) of the grid's best score: a better candidate is only
-//     dropped for one that looks as good;
-//   - a candidate that is stopped early could not have been kept: the bound that stops
-//     it holds for every way in which the run could have gone on.
-//
-// Prefixes mislead most between deployments of different size: a small one looks good
-// until its queue has grown. So half of the places on a rung are given to the groups of
-// the field in turn, each time to the best candidate of the group.
-//
-// Front depends on objectives, GPUs and configuration alone; the caller decides which of
-// two candidates is better (Field.Order). A higher score is better; times are ms, rates
-// per second. Only Sample draws at random, from a named stream of its seed.
 package recommend
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
+	"time"
+
+	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
-// Figures are the numbers of one run by report key; ok is false where there is none.
-type Figures interface {
-	Get(name string) (value float64, ok bool)
+// Runner runs the candidates of a search. How it does so is not the search's affair.
+type Runner interface {
+	// Load says how much the load of a run asks for.
+	Load(run *scenario.Run) (Load, error)
+	// Run runs requests, side by side if it can, and returns one result for each in
+	// their order. After ctx ended the results are incomplete.
+	Run(ctx context.Context, requests []RunRequest) []RunResult
 }
 
-// RouterState is a placement policy of the optimiser.
-type RouterState struct {
-	KV            bool
-	Credit, Scale float64 // overlap_score_credit, prefill_load_scale
+// Load is how much the load of a run asks for.
+type Load struct {
+	Requests, OutputTokens int64
+	InFlight               int // sessions of a closed loop, plays with lanes; else 0
 }
 
-// RoundRobin is the only state of that mode.
-var RoundRobin = RouterState{Credit: 0, Scale: 1}
+// RunRequest asks for one run.
+type RunRequest struct {
+	Run      *scenario.Run
+	Requests int           // released at most; 0: the whole load
+	Timeout  time.Duration // of the wall clock; 0: none
+	// ShouldStop is asked now and then, with the clock, whether the run may stop
+	// early; nil: it may not.
+	ShouldStop func(nowMs float64) bool
+}
 
-// KVStates are the kv_router states: credits outermost.
-func KVStates(credits, scales []float64) []RouterState {
-	out := make([]RouterState, 0, len(credits)*len(scales))
-	for _, c := range credits {
-		for _, s := range scales {
-			out = append(out, RouterState{true, c, s})
-		}
+// RunResult is what a run came to.
+type RunResult struct {
+	Summary      *metrics.Summary // nil: the run did not come to its end
+	PlannerTicks int
+	CostUSD      func(*scenario.Cost) (float64, error) // of the run; set beside Summary
+	Err          error                                 // why there is no summary
+	Failure      Failure                               // class of Err
+	Stopped      bool                                  // RunRequest.ShouldStop said so; there is neither summary nor error
+	Simulated    int64                                 // requests that ended
+}
+
+// Failure is a class of errors that end a run.
+type Failure uint8
+
+// Classes of errors. Each has a status and a category in recommendation.json.
+const (
+	RunFailed        Failure = iota // the simulation failed
+	TimedOut                        // the timeout of the request passed
+	MemoryShort                     // this machine has too little memory for the run
+	KVCapacityShort                 // the model leaves no room for KV blocks
+	ConfigUnrunnable                // the configuration asks for what cannot be simulated
+)
+
+// failureWords are status and category of each class (spec sweeps-and-schema 3).
+var failureWords = [...]struct{ status, category string }{
+	RunFailed:        {statusFailed, "replay_runtime"},
+	TimedOut:         {statusTimedOut, "runtime_timeout"},
+	MemoryShort:      {statusUnsupported, "candidate_materialization"},
+	KVCapacityShort:  {statusInfeasible, "kv_capacity"},
+	ConfigUnrunnable: {statusUnsupported, "runner_contract"},
+}
+
+// Options say how a search reports.
+type Options struct {
+	TopN       int                   // configurations to recommend, at least 1
+	ConfigPath func(rank int) string // where the configuration of that rank, from 0, will be written
+	Stack      string                // engine or dynamo, for the provenance
+	Version    string                // of the program, for the provenance
+	// Progress is told in one sentence how far the search is; nil: nobody listens.
+	Progress func(text string)
+	// Evaluated is told of every run that ended, with its error; may be nil.
+	Evaluated func(c *Candidate, err error)
+}
+
+// Search is one search over the candidates of an AISimulate file.
+type Search struct {
+	doc    *scenario.Recommend
+	target Target
+	runner Runner
+	opt    Options
+
+	candidates []*Candidate // in order of visit; those refused before a run are among them
+	folded     int          // picks that came to the configuration of an earlier one
+	simulated  int64        // requests
+	wholeGrid  int64        // requests of every candidate's whole load
+	halving    *Halved      // nil: another algorithm
+}
+
+// ErrSearchSpace is the class of errors about a search that cannot begin: the domains
+// or the optimizer section of the document have to change.
+var ErrSearchSpace = errors.New("search space")
+
+// spaceError is an error of class ErrSearchSpace, in its own words.
+type spaceError struct{ error }
+
+func (e spaceError) Is(target error) bool { return target == ErrSearchSpace }
+func (e spaceError) Unwrap() error        { return e.error }
+
+// Run searches the document's domains with its algorithm. The error is of class
+// ErrSearchSpace, of the runner's Load, or ctx's. That nothing feasible was found is no
+// error here: Answer.Err says so.
+func Run(ctx context.Context, doc *scenario.Recommend, runner Runner, opt Options) (*Answer, error) {
+	target, err := ParseTarget(doc.Goal.Target)
+	if err != nil {
+		return nil, spaceError{err}
 	}
-	return out
-}
-
-// State is one candidate of the optimiser, comparable: the key of its cache.
-type State struct {
-	PrefillTP, PrefillWorkers int // 0: aggregated
-	DecodeTP, DecodeWorkers   int // of the only pool of an aggregated state
-	Router                    RouterState
-}
-
-// Aggregated reports whether the state has one pool.
-func (s State) Aggregated() bool { return s.PrefillTP == 0 }
-
-// GPUs is the number of GPUs of all workers.
-func (s State) GPUs() int { return s.PrefillTP*s.PrefillWorkers + s.DecodeTP*s.DecodeWorkers }
-
-// Space is what Optimize searches.
-type Space struct {
-	Aggregated bool
-	TotalGPUs  int
-	PrefillTP  []int // ascending; disaggregated only
-	DecodeTP   []int // ascending; the only list of an aggregated space
-	Routers    []RouterState
-}
-
-// MaxGPUs bounds TotalGPUs, so that a step stays enumerable.
-const MaxGPUs = 1 << 14
-
-// check returns why the space has no state, nil if it has one.
-func (p *Space) check() error {
-	least := 2
-	if p.Aggregated {
-		least = 1
+	s := &Search{doc: doc, target: target, runner: runner, opt: opt}
+	picks, err := s.picks()
+	if err != nil {
+		return nil, spaceError{err}
 	}
-	if p.TotalGPUs < least || p.TotalGPUs > MaxGPUs {
-		return fmt.Errorf("max_total_gpus must be from %d to %d, got %d", least, MaxGPUs, p.TotalGPUs)
-	}
-	if len(p.Routers) == 0 {
-		return fmt.Errorf("the router has no state")
-	}
-	return nil
-}
-
-// first is the state that the search starts from.
-func (p *Space) first() (State, error) {
-	for _, s := range p.topologies() {
-		for _, r := range p.Routers {
-			if s.Router = r; p.allowed(s) {
-				return s, nil
-			}
-		}
-	}
-	if p.Aggregated {
-		return State{}, fmt.Errorf("no worker fits: max_total_gpus is %d, tensor parallel sizes are %v (kv_router needs two workers)", p.TotalGPUs, p.DecodeTP)
-	}
-	return State{}, fmt.Errorf("no tensor parallel pair fits with one worker each: max_total_gpus is %d, sizes are %v and %v", p.TotalGPUs, p.PrefillTP, p.DecodeTP)
-}
-
-// allowed keeps kv_router away from a single aggregated worker.
-func (p *Space) allowed(s State) bool {
-	return !p.Aggregated || !s.Router.KV || s.DecodeWorkers > 1
-}
-
-// topologies is the first step without a router: every size, or pair of sizes, with
-// as many (equally many) workers as fit.
-func (p *Space) topologies() []State {
-	var out []State
-	if p.Aggregated {
-		for _, tp := range p.DecodeTP {
-			if w := p.TotalGPUs / tp; w >= 1 {
-				out = append(out, State{DecodeTP: tp, DecodeWorkers: w})
-			}
-		}
-		return out
-	}
-	for _, ptp := range p.PrefillTP {
-		for _, dtp := range p.DecodeTP {
-			if w := p.TotalGPUs / (ptp + dtp); w >= 1 {
-				out = append(out, State{PrefillTP: ptp, PrefillWorkers: w, DecodeTP: dtp, DecodeWorkers: w})
-			}
-		}
-	}
-	return out
-}
-
-// workers is the second step around at: every aggregated count that fits, or the
-// pairs that use the largest number of GPUs that any pair can (spec
-// sweeps-and-schema 4.3).
-func (p *Space) workers(at State) []State {
-	var out []State
-	add := func(pw, dw int) {
-		at.PrefillWorkers, at.DecodeWorkers = pw, dw
-		out = append(out, at)
-	}
-	if p.Aggregated {
-		for w := 1; w <= p.TotalGPUs/at.DecodeTP; w++ {
-			add(0, w)
-		}
-		return out
-	}
-	most := 0
-	for pw := 1; pw*at.PrefillTP+at.DecodeTP <= p.TotalGPUs; pw++ {
-		rest := p.TotalGPUs - pw*at.PrefillTP
-		most = max(most, p.TotalGPUs-rest%at.DecodeTP)
-	}
-	for pw := 1; pw*at.PrefillTP+at.DecodeTP <= most; pw++ {
-		if rest := most - pw*at.PrefillTP; rest%at.DecodeTP == 0 {
-			add(pw, rest/at.DecodeTP)
-		}
-	}
-	return out
-}
-
-// steps are the three steps of a round.
-var steps = [...]func(p *Space, at State) []State{
-	func(p *Space, at State) []State {
-		out := p.topologies()
-		for i := range out {
-			out[i].Router = at.Router
-		}
-		return out
-	},
-	(*Space).workers,
-	func(p *Space, at State) []State {
-		out := make([]State, len(p.Routers))
-		for i, r := range p.Routers {
-			at.Router = r
-			out[i] = at
-		}
-		return out
-	},
-}
-
-// Result is what one candidate came to: figures, or why there are none.
-type Result struct {
-	Figures Figures
-	Err     error
-}
-
-// Row is an evaluated state.
-type Row struct {
-	State     State
-	Figures   Figures // nil: failed
-	Err       error   // why it failed
-	GPUs      int
-	Score     float64 // -Inf without the figure
-	Penalty   float64 // 0: every bound is met
-	Feasible  bool
-	outputTPS float64
-	meanE2EMs float64
-}
-
-// Sweep is what a search visited.
-type Sweep struct {
-	Space Space
-	Goal  Goal
-	Rows  []Row // in order of visit
-	index map[State]int
-}
-
-// maxRounds bounds the rounds of the search.
-const maxRounds = 3
-
-// Optimize searches the space greedily: a round chooses a topology, then worker
-// counts, then a router, each from the states of its step; up to three rounds, until
-// one changes nothing. run evaluates states that were not seen before and returns
-// one result for each, in their order. A state that fails is a row and is never
-// chosen. The error is the space's, or ctx's; with the latter the rows so far are
-// returned.
-func Optimize(ctx context.Context, space Space, goal Goal, run func(context.Context, []State) []Result) (*Sweep, error) {
-	if err := space.check(); err != nil {
-		return nil, err
-	}
-	at, err := space.first()
+	live, err := s.materialise(ctx, picks)
 	if err != nil {
 		return nil, err
 	}
-	w := &Sweep{Space: space, Goal: goal, index: map[State]int{}}
-	for round := 0; round < maxRounds; round++ {
-		before := at
-		for _, step := range steps {
-			states := step(&space, at)
-			if err := w.evaluate(ctx, states, run); err != nil {
-				return w, err
-			}
-			if best, ok := w.pick(states); ok {
-				at = best
-			}
-		}
-		if at == before {
-			break
-		}
+	if doc.Optimizer.Algorithm == "halving" && len(live) > 0 {
+		err = s.halve(ctx, live)
+	} else {
+		err = s.runAll(ctx, live)
 	}
-	return w, nil
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(), nil
 }
 
-// evaluate runs the states that have no row yet.
-func (w *Sweep) evaluate(ctx context.Context, states []State, run func(context.Context, []State) []Result) error {
-	var fresh []State
-	for _, s := range states {
-		if _, seen := w.index[s]; !seen && w.Space.allowed(s) {
-			fresh = append(fresh, s)
+// maxWhole is the most candidates that are written out.
+const maxWhole = 1 << 17
+
+// picks lists the candidates to look at.
+func (s *Search) picks() ([]Pick, error) {
+	var branches []Branch
+	total := int64(0)
+	for _, b := range s.doc.Branches {
+		branches = append(branches, Branch{Name: b.Mode, Size: b.Size})
+		total += b.Size
+	}
+	o := &s.doc.Optimizer
+	sampled := o.Algorithm == "random" || o.Algorithm == "halving" && o.TrialsGiven && total > int64(o.MaxTrials)
+	switch {
+	case sampled:
+		p, err := Sample(branches, o.Seed, o.MaxTrials, o.Parallelism)
+		if err != nil {
+			err = fmt.Errorf("optimizer.%w", err)
 		}
+		return p, err
+	case o.TrialsGiven && total > int64(o.MaxTrials):
+		return nil, fmt.Errorf("optimizer.max_trials: the grid has %d candidates, max_trials is %d: raise it, leave it out, or use algorithm random or halving", total, o.MaxTrials)
+	case total > maxWhole:
+		return nil, fmt.Errorf("optimizer.algorithm: %s over %d candidates is too much (at most %d): narrow the domains, use algorithm random, or halving with max_trials", o.Algorithm, total, maxWhole)
 	}
-	if len(fresh) == 0 {
-		return ctx.Err()
+	return Whole(branches), nil
+}
+
+// materialise turns picks into candidates and returns those that can run; picks that
+// come to an earlier configuration are folded.
+func (s *Search) materialise(ctx context.Context, picks []Pick) ([]*Candidate, error) {
+	seen, halving := map[string]bool{}, s.doc.Optimizer.Algorithm == "halving"
+	var live []*Candidate
+	for n, p := range picks {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		made := s.doc.Candidate(p.Branch, p.Index)
+		if made.Key != "" && seen[made.Key] {
+			s.folded++
+			continue
+		}
+		c := &Candidate{ID: fmt.Sprintf("candidate-%06d", n+1), pick: p, config: made.Summary(), mode: s.doc.Branches[p.Branch].Mode,
+			fixedFleet: made.Run.Planner == nil}
+		s.candidates = append(s.candidates, c)
+		if made.Key != "" {
+			seen[made.Key] = true
+		}
+		if r := made.Refused; r != nil {
+			c.Status, c.category, c.Reason = r.Status, r.Category, r.Reason
+			continue
+		}
+		load, err := s.runner.Load(&made.Run)
+		if err != nil {
+			return nil, err
+		}
+		if load.Requests > s.doc.Optimizer.MaxRequests {
+			c.Status, c.category = statusUnsupported, "candidate_materialization"
+			c.Reason = fmt.Sprintf("%d requests: optimizer.max_candidate_requests is %d", load.Requests, s.doc.Optimizer.MaxRequests)
+			continue
+		}
+		if c.load = load; halving {
+			c.neighbourKeys = made.Without()
+		}
+		s.wholeGrid += load.Requests
+		live = append(live, c)
 	}
-	results := run(ctx, fresh)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if len(results) != len(fresh) {
-		panic(fmt.Sprintf("search: %d results for %d states", len(results), len(fresh)))
-	}
-	for i, s := range fresh {
-		w.index[s] = len(w.Rows)
-		w.Rows = append(w.Rows, w.row(s, results[i]))
+	return live, nil
+}
+
+// request asks for a whole run of a candidate. Its configuration is made again, so
+// that only what runs is held in memory.
+func (s *Search) request(c *Candidate) RunRequest {
+	made := s.doc.Candidate(c.pick.Branch, c.pick.Index)
+	return RunRequest{Run: &made.Run, Timeout: time.Duration(s.doc.Optimizer.TimeoutS * float64(time.Second))}
+}
+
+// runAll evaluates every candidate whole.
+func (s *Search) runAll(ctx context.Context, live []*Candidate) error {
+	const chunk = 256
+	for from := 0; from < len(live); from += chunk {
+		part := live[from:min(from+chunk, len(live))]
+		requests := make([]RunRequest, len(part))
+		for i, c := range part {
+			requests[i] = s.request(c)
+		}
+		ran := s.runner.Run(ctx, requests)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i, c := range part {
+			s.evaluate(c, &ran[i])
+			c.evaluated = true
+			s.ended(c, &ran[i])
+		}
+		s.progress("%d of %d candidates evaluated", from+len(part), len(live))
 	}
 	return nil
 }
 
-func (w *Sweep) row(s State, r Result) Row {
-	out := Row{State: s, GPUs: s.GPUs(), Err: r.Err, Score: math.Inf(-1), Penalty: math.Inf(1),
-		outputTPS: math.Inf(-1), meanE2EMs: math.Inf(1)}
-	if r.Err != nil {
-		return out
+func (s *Search) progress(format string, args ...any) {
+	if s.opt.Progress != nil {
+		s.opt.Progress(fmt.Sprintf(format, args...))
 	}
-	out.Figures, out.Score = r.Figures, w.Goal.Objective.Score(r.Figures)
-	sla := Penalty(w.Goal.Bounds, r.Figures)
-	out.Penalty, out.Feasible = sla, sla == 0 && out.GPUs <= w.Space.TotalGPUs
-	if out.GPUs > w.Space.TotalGPUs {
-		out.Penalty++
-	}
-	if v, ok := r.Figures.Get("output_throughput_tok_s"); ok {
-		out.outputTPS = v
-	}
-	if v, ok := r.Figures.Get("mean_e2e_latency_ms"); ok {
-		out.meanE2EMs = v
-	}
-	return out
 }
 
-// pick returns the best of a step's states; the first of equals. Without a state
-// that ran, ok is false.
-func (w *Sweep) pick(states []State) (best State, ok bool) {
-	var at *Row
-	for _, s := range states {
-		i, seen := w.index[s]
-		if !seen || w.Rows[i].Err != nil {
+func (s *Search) ended(c *Candidate, r *RunResult) {
+	if s.opt.Evaluated != nil {
+		s.opt.Evaluated(c, r.Err)
+	}
+}
+
+// halvingShare is the share of the grid's requests that halving simulates at most.
+const halvingShare = 0.24
+
+// halve runs successive halving over the live candidates.
+func (s *Search) halve(ctx context.Context, live []*Candidate) error {
+	requests, floor := int64(0), 0
+	for _, c := range live {
+		requests, floor = max(requests, c.load.Requests), max(floor, 2*c.load.InFlight)
+	}
+	plan := NewPlan(len(live), int(requests), floor, halvingShare)
+	for _, r := range plan.Rungs {
+		s.progress("rung: %d candidates, %d requests each", r.Candidates, r.Requests)
+	}
+	field := fieldOf(live)
+	if o := plan.Rungs[0]; len(plan.Rungs) == 1 {
+		s.progress("too few to halve: all %d run whole", o.Candidates)
+	}
+	out, err := Halve(ctx, plan, field, func(ctx context.Context, trials []Trial) []Evaluation {
+		return s.rung(ctx, live, trials, requests)
+	})
+	if err != nil {
+		return err
+	}
+	s.halving = out
+	final := len(plan.Rungs) - 1
+	for i, c := range live {
+		c.seen = &out.Seen[i]
+		if c.evaluated = c.seen.Rung == final && c.Status != statusEliminated; c.evaluated || c.Status != statusFeasible && c.Status != statusInfeasible {
 			continue
 		}
-		r := &w.Rows[i]
-		switch {
-		case at == nil, r.Feasible && !at.Feasible:
-			at = r
-		case r.Feasible && betterFeasible(r, at) < 0, !r.Feasible && !at.Feasible && nearer(r, at) < 0:
-			at = r
+		c.Status, c.category = statusEliminated, ""
+		c.Reason = fmt.Sprintf("rank %d of %d after %d requests", c.seen.Rank+1, plan.Rungs[c.seen.Rung].Candidates, plan.Rungs[c.seen.Rung].Requests)
+	}
+	return nil
+}
+
+// rung runs the trials of halving. Candidates whose load differs in size run the
+// same part of it.
+func (s *Search) rung(ctx context.Context, live []*Candidate, trials []Trial, longest int64) []Evaluation {
+	out := make([]Evaluation, len(trials))
+	var requests []RunRequest
+	var trialOf []int // [request]
+	for i, t := range trials {
+		c := live[t.Candidate]
+		if s.ceiling(c, 0) < t.ScoreToBeat {
+			c.Status, c.Reason = statusEliminated, "cannot reach the score of others"
+			out[i].Class = Stopped
+			continue
 		}
+		request := s.request(c)
+		if t.Requests > 0 {
+			request.Requests = int((int64(t.Requests)*c.load.Requests + longest - 1) / longest)
+		}
+		request.ShouldStop = func(nowMs float64) bool { return s.ceiling(c, nowMs) < t.ScoreToBeat }
+		requests, trialOf = append(requests, request), append(trialOf, i)
 	}
-	if at == nil {
-		return State{}, false
+	ran := s.runner.Run(ctx, requests)
+	if ctx.Err() != nil {
+		return out
 	}
-	return at.State, true
+	for k, i := range trialOf {
+		c := live[trials[i].Candidate]
+		s.evaluate(c, &ran[k])
+		s.ended(c, &ran[k])
+		out[i].Simulated, out[i].Rating = ran[k].Simulated, c.rating()
+	}
+	return out
 }

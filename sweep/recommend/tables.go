@@ -48,14 +48,3 @@ func head(rows []Row) (Row, bool) {
 	}
 	return rows[0], true
 }
-
-// Better returns the better of the best rows of two sweeps with the same goal, the
-// first on a tie; ok is false if neither has one.
-func Better(a, b *Sweep) (Row, bool) {
-	x, okX := a.Best()
-	y, okY := b.Best()
-	if !okX || okY && betterFeasible(&y, &x) < 0 {
-		return y, okY
-	}
-	return x, true
-}

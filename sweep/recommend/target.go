@@ -47,6 +47,14 @@ func (t Target) Goodput() bool {
 // Least reports whether the target is the least deployment that meets a goodput.
 func (t Target) Least() bool { return t == ByGPUs || t == ByCost }
 
+// Shown is an objective as people read it: a latency, a size or a cost is positive.
+func (t Target) Shown(v float64) float64 {
+	if t == ByTTFT || t == ByE2ELatency || t.Least() {
+		return -v
+	}
+	return v
+}
+
 // ObjectiveNames are the names of what Objectives returns.
 func (t Target) ObjectiveNames() []string {
 	if t == ByPareto {

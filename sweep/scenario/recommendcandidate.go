@@ -67,9 +67,9 @@ func (r *Recommend) Candidate(branch int, i int64) Candidate {
 	return c
 }
 
-// Slim is the candidate without what only a run, a file or Without needs: that is
+// Summary is the candidate without what only a run, a file or Without needs: that is
 // made again by asking for it once more.
-func (c Candidate) Slim() Candidate {
+func (c Candidate) Summary() Candidate {
 	c.Run, c.doc, c.knobs = Run{}, nil, nil
 	return c
 }
