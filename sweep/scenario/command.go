@@ -43,6 +43,17 @@ func ReplayArgs(resolved []byte, ask TimingResolver) ([]string, error) {
 // object is a JSON object; numbers are json.Number.
 type object map[string]any
 
+// objectOf is a struct by its JSON keys.
+func objectOf(v any) object {
+	dec := json.NewDecoder(bytes.NewReader(jsonOf(v)))
+	dec.UseNumber()
+	var out object
+	if err := dec.Decode(&out); err != nil {
+		panic("scenario: no JSON object: " + err.Error())
+	}
+	return out
+}
+
 // at is the object under a key, nil if there is none.
 func (o object) at(key string) object {
 	switch m := o[key].(type) {
@@ -306,7 +317,7 @@ func engineDefaults(backend, workerType string) object {
 	if err != nil {
 		return object{}
 	}
-	m, _ := plainOf(r.resolved(false)).(map[string]any)
+	m, _ := plainOf(r.resolved(identity)).(map[string]any)
 	return m
 }
 
@@ -373,7 +384,7 @@ func routerConfig(config object, queuePolicy string) (object, bool) {
 		if err != nil {
 			return nil, false
 		}
-		m, ok := plainOf(r.resolved(false)["config"]).(map[string]any)
+		m, ok := plainOf(r.resolved(identity).Config).(map[string]any)
 		return m, ok
 	}
 	base, ok := resolve(object{})

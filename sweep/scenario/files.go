@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // Files reads the files that documents name and remembers the digest of each, so
@@ -58,9 +59,9 @@ func cause(err error) string {
 
 // ref describes a file by path and content. A folder counts as the sorted list
 // of its files with their contents.
-func (s *Files) ref(path string) (fileRef, error) {
+func (s *Files) ref(path string) (resolved.FileRef, error) {
 	if d, ok := s.digests[path]; ok {
-		return fileRef{path, d}, nil
+		return resolved.FileRef{Path: path, SHA256: d}, nil
 	}
 	sum := sha256.New()
 	st, err := os.Stat(path)
@@ -88,43 +89,43 @@ func (s *Files) ref(path string) (fileRef, error) {
 		err = copyFile(sum, path)
 	}
 	if err != nil {
-		return fileRef{}, &document.Fault{Msg: "cannot read " + path + ": " + cause(err)}
+		return resolved.FileRef{}, &document.Fault{Msg: "cannot read " + path + ": " + cause(err)}
 	}
 	if s.digests == nil {
 		s.digests = map[string]string{}
 	}
 	s.digests[path] = hex.EncodeToString(sum.Sum(nil))
 	s.read = append(s.read, path)
-	return fileRef{path, s.digests[path]}, nil
+	return resolved.FileRef{Path: path, SHA256: s.digests[path]}, nil
 }
 
 // warmup describes the Planner's warm-up trace: a file, a folder, or a pattern,
 // which counts as the list of the contents that it matches.
-func (s *Files) warmup(path string) (fileRef, error) {
+func (s *Files) warmup(path string) (resolved.FileRef, error) {
 	if _, err := os.Stat(path); err == nil || !strings.ContainsAny(path, "*?[") {
 		return s.ref(path)
 	}
 	names, err := planner.WarmupFiles(path)
 	if err != nil {
-		return fileRef{}, err
+		return resolved.FileRef{}, err
 	}
 	sum := sha256.New()
 	for _, name := range names {
 		one, err := s.ref(name)
 		if err != nil {
-			return fileRef{}, err
+			return resolved.FileRef{}, err
 		}
-		fmt.Fprintf(sum, "%s\n", one.sum)
+		fmt.Fprintf(sum, "%s\n", one.SHA256)
 	}
-	return fileRef{path, hex.EncodeToString(sum.Sum(nil))}, nil
+	return resolved.FileRef{Path: path, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
 // profile describes a timing profile; a raw-data JSON file stands for its folder,
 // from which the other phase is read too.
-func (s *Files) profile(path string) (fileRef, error) {
+func (s *Files) profile(path string) (resolved.FileRef, error) {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() && filepath.Ext(path) != ".npz" {
 		folder, err := s.ref(filepath.Dir(path))
-		return fileRef{path, folder.sum}, err
+		return resolved.FileRef{Path: path, SHA256: folder.SHA256}, err
 	}
 	return s.ref(path)
 }
@@ -137,18 +138,4 @@ func copyFile(w io.Writer, path string) error {
 	defer f.Close()
 	_, err = io.Copy(w, f)
 	return err
-}
-
-// fileRef stands for an input file in a resolved configuration: identity is the
-// content alone.
-type fileRef struct {
-	path, sum string
-}
-
-// show is the reference for people (with the path), or for identity.
-func (r fileRef) show(paths bool) any {
-	if !paths {
-		return r.sum
-	}
-	return map[string]any{"path": r.path, "sha256": r.sum}
 }

@@ -109,7 +109,7 @@ func (c *ReplayFlags) Resolve(files *Files) (Run, error) {
 	if err := f.Err(); err != nil {
 		return Run{}, err
 	}
-	return run, run.seal(files)
+	return run, run.fingerprint(files)
 }
 
 func onlineRefusal(mode string) string {

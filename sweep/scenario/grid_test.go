@@ -150,7 +150,7 @@ seeds: [1, 5]
 		if open {
 			arrival = 41 + *p.Seed
 		}
-		if s.ArrivalSeed != arrival || cfg.Router.Seed != *p.Seed || cfg.Decode.Rank.MTPSeed != 41+*p.Seed {
+		if s.ArrivalSeed != arrival || cfg.Router.Seed != *p.Seed || mtp && cfg.Decode.Rank.MTPSeed != 41+*p.Seed {
 			t.Errorf("%v seed %d: arrival %d, router %d, mtp %d", p.Values, *p.Seed, s.ArrivalSeed, cfg.Router.Seed, cfg.Decode.Rank.MTPSeed)
 		}
 	}

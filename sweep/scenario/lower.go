@@ -58,13 +58,13 @@ func (g *gridder) decode() error {
 		return err
 	}
 	for _, w := range g.workloads {
-		if err := w.seal(g.files); err != nil {
+		if err := w.fingerprint(g.files); err != nil {
 			return err
 		}
 	}
 	for _, p := range g.planners {
 		if p.planner != nil {
-			if err := p.planner.seal(g.files); err != nil {
+			if err := p.planner.fingerprint(g.files); err != nil {
 				g.f.InvalidAt(p.at, warmupKey, err.Error())
 				return g.f.Err()
 			}
@@ -329,7 +329,7 @@ func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerV
 	if err == nil {
 		r.relocate(g.dir)
 		r.named = r.named.inGrid()
-		if err = r.seal(g.files); err != nil {
+		if err = r.fingerprint(g.files); err != nil {
 			g.f.List = append(g.f.List, &document.Fault{Origin: g.f.Origin, Msg: err.Error()})
 		}
 		return loweredRole{role: r}
@@ -365,7 +365,7 @@ func (g *gridder) router(i int, queues *Role) loweredRouter {
 	}
 	r, err := d.complete(queues.QueuePolicy, g.files)
 	if err == nil {
-		err = r.seal(g.files)
+		err = r.fingerprint(g.files)
 	}
 	out = loweredRouter{router: r}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // Planner is the Planner of a run. It is shared by runs and never changed.
@@ -18,7 +19,7 @@ type Planner struct {
 	Notices     []string // keys that were accepted and change nothing
 	Granularity int      // of the bootstrap with hardware timing
 
-	warmup fileRef
+	warmup resolved.FileRef
 	id     [32]byte
 }
 
@@ -91,37 +92,15 @@ func parseText(origin string, text []byte, ext string) (*document.Node, error) {
 
 const warmupKey = "load_predictor_warmup_trace"
 
-// seal reads the warm-up trace's content for the identity.
-func (p *Planner) seal(files *Files) error {
-	if path := p.Config.Predictor.WarmupTrace; path != "" {
-		var err error
-		if p.warmup, err = files.warmup(path); err != nil {
-			return err
-		}
+// refer reads the content of the warm-up trace, which identifies it.
+func (p *Planner) refer(files *Files) error {
+	path := p.Config.Predictor.WarmupTrace
+	if path == "" {
+		return nil
 	}
-	p.id = digest(p.resolved(false))
-	return nil
-}
-
-// resolved is the configuration with upstream's keys.
-func (p *Planner) resolved(paths bool) map[string]any {
-	text, err := json.Marshal(p.Config)
-	if err != nil {
-		panic("scenario: a Planner configuration does not marshal: " + err.Error())
-	}
-	m := map[string]any{}
-	if err := json.Unmarshal(text, &m); err != nil {
-		panic("scenario: a Planner configuration does not read back: " + err.Error())
-	}
-	if predictor, ok := m["predictor"].(map[string]any); ok {
-		delete(predictor, warmupKey)
-		if p.warmup != (fileRef{}) {
-			predictor[warmupKey] = p.warmup.show(paths)
-		}
-	}
-	m["prefill_engine_num_gpu"], m["decode_engine_num_gpu"] = p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs
-	m["benchmark_granularity"] = p.Granularity
-	return m
+	var err error
+	p.warmup, err = files.warmup(path)
+	return err
 }
 
 // Notices are remarks on a configuration that runs all the same: Planner keys that

@@ -57,7 +57,7 @@ func ParsePredict(origin, dir string, text []byte, o PredictOptions, files *File
 	if err := p.f.Err(); err != nil {
 		return Run{}, err
 	}
-	return p.run, p.run.seal(files)
+	return p.run, p.run.fingerprint(files)
 }
 
 // predictor reads one file.

@@ -113,7 +113,7 @@ func (r *Recommend) lower(doc *document.Node) (Run, error) {
 	if err := p.f.Err(); err != nil {
 		return Run{}, err
 	}
-	return p.run, p.run.seal(r.files)
+	return p.run, p.run.fingerprint(r.files)
 }
 
 func refusal(err error) *Refusal {

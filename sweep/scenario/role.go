@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // Role is the engine arguments of one role, complete: nothing in it is defaulted
@@ -31,9 +32,10 @@ type Role struct {
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
 
-	named                   named // where the document names model and system
-	profile, model, systems fileRef
-	id                      [32]byte
+	named   named // where the document names model and system
+	profile resolved.FileRef
+	files   modelFiles // of the model that timing and capacity ask about
+	id      [32]byte
 }
 
 // GPUs is the number of GPUs of one worker.
@@ -47,6 +49,13 @@ type KVTransfer struct {
 	BandwidthGBps      float64    // decimal GB/s; 0: no delay
 	DestinationMissing bool
 	FairShare          bool
+
+	files modelFiles // of Model
+}
+
+// free reports whether transfers take no time, whatever the rest says.
+func (t *KVTransfer) free() bool {
+	return t.BandwidthGBps == 0 || t.BytesPerToken == 0 && !t.BytesAuto
 }
 
 // Defaults of engine arguments (spec engine-args 2.2).
@@ -90,7 +99,24 @@ func (d *launchDoc) complete() *Role {
 	if d.queuePolicy.Set {
 		r.QueuePolicy = queuePolicies[d.queuePolicy.Value]
 	}
+	r.dropUnread()
 	return r
+}
+
+// dropUnread gives checked values that the backend does not look at their defaults, so
+// that equal configurations are equal values.
+func (r *Role) dropUnread() {
+	c := &r.Rank
+	if c.Backend != engine.SGLang {
+		c.SGLang = engine.SGLangConfig{MaxPrefillTokens: defaultMaxPrefill, ChunkedPrefillSize: defaultChunk,
+			ClipMaxNewTokens: defaultClip, Conservativeness: 1}
+	}
+	if c.Backend != engine.VLLM {
+		c.PreemptFIFO = false
+	}
+	if c.NextN == 0 {
+		c.MTPSeed, r.MTPSeedGiven = defaultMTPSeed, false
+	}
 }
 
 func (d *launchDoc) limits(c *engine.Config) {

@@ -17,8 +17,8 @@ type Router struct {
 	Estimator  *AICRequest   // prefill-load estimate, nil: none
 	EventLagMs float64
 
-	model, systems fileRef
-	id             [32]byte
+	files modelFiles // of the estimator
+	id    [32]byte
 }
 
 // routerDoc is what a document says about placement.
@@ -140,58 +140,13 @@ func (r *Router) complete(ask TimingResolver) (router.Config, error) {
 	return c, nil
 }
 
-// seal reads what identifies the router: a policy file counts by what it says.
-func (r *Router) seal(files *Files) error {
-	if e := r.Estimator; e != nil {
-		var err error
-		if e.SystemsPath != "" {
-			if r.systems, err = files.ref(e.SystemsPath); err != nil {
-				return err
-			}
-		}
-		if path := e.localConfig(e.Model); path != "" {
-			if r.model, err = files.ref(path); err != nil {
-				return err
-			}
-		}
+// refer reads the content of the files that identify the router; a policy file counts
+// by what it says.
+func (r *Router) refer(files *Files) error {
+	if r.Estimator == nil {
+		return nil
 	}
-	r.id = digest(r.resolved(false))
-	return nil
-}
-
-// resolved is the router as plain values, with upstream's keys.
-func (r *Router) resolved(paths bool) map[string]any {
-	if !r.KV {
-		return map[string]any{"mode": "round_robin"}
-	}
-	c := &r.Config
-	m := map[string]any{"mode": "kv_router", "kv_event_lag_ms": r.EventLagMs, "config": map[string]any{
-		"overlap_score_credit": c.OverlapCredit, "overlap_score_credit_decay": c.CreditDecay,
-		"prefill_load_scale": c.PrefillScale, "decode_active_request_weight": c.ActiveRequestWeight,
-		"router_temperature": c.Temperature, "router_track_active_blocks": c.TrackActiveBlocks,
-		"router_assume_kv_reuse": c.AssumeKVReuse, "router_track_prefill_tokens": c.TrackPrefillTokens,
-		"router_policy": plainProfile(&c.Profile)}}
-	if r.Estimator != nil {
-		m["prefill_load_model"] = r.Estimator.resolved(r.model, r.systems, paths)
-	}
-	return m
-}
-
-// plainProfile is a profile as plain values, with the keys of a policy file; -1
-// stands for a limit that is not set.
-func plainProfile(p *router.Profile) map[string]any {
-	var classes []any
-	for i := range p.Classes {
-		c := &p.Classes[i]
-		classes = append(classes, map[string]any{"name": c.Name, "queue_policy": c.Policy.String(), "quantum": c.Quantum,
-			"prefill_busy_threshold": c.BusyTokens, "prefill_busy_threshold_frac": c.BusyFrac,
-			"request_queue_limit_per_worker": c.MaxRequests, "raw_isl_token_queue_limit_per_worker": c.MaxISL,
-			"cached_token_queue_limit_per_worker": c.MaxCached})
-	}
-	m := map[string]any{"policy_classes": classes}
-	if len(p.Families) > 0 {
-		m["policy_families"], m["default_policy_family"] = p.Families, p.Families[p.DefaultFamily]
-		m["uncached_isl_buckets"], m["cells"], m["explicit"] = p.MinTokens, p.Cells, p.Explicit
-	}
-	return m
+	var err error
+	r.files, err = r.Estimator.refer(files)
+	return err
 }

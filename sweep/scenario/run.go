@@ -10,20 +10,17 @@
 //	src, err := a workload.Source for run.Workload
 //	cfg, err := run.Config(src, resolver)         the complete sim.Config
 //
-// A configuration passes three stages: what the document says (opt values), the
-// same with defaults filled in (Role, Workload, Router, Planner), and the sim.Config.
-// The second stage has a canonical form whose digest is the id of a point. The form
-// holds the content of input files, but neither their paths nor the seeds that a
-// document leaves open.
+// Documents have three stages: what was written (opt values), with defaults
+// filled in (Role, Workload, Router, Planner), and the sim.Config. The middle one
+// has a JSON form, which Run.Resolved makes and FromResolved reads back. From it
+// the identity of a point is digested; seeds that a document leaves open and the
+// paths of files are no part of the identity, the content of files is.
 //
 // Times are ms unless a name says otherwise, lengths are tokens. Nothing here runs
 // a simulation, starts a goroutine, or reads more than the documents named.
 package scenario
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -121,7 +118,9 @@ func (r *Run) Synthetic() (workload.Synthetic, bool) {
 		return workload.Synthetic{}, false
 	}
 	s := *r.Workload.Synthetic
-	s.ArrivalSeed = r.ArrivalSeed
+	if s.Drawn() {
+		s.ArrivalSeed = r.ArrivalSeed
+	}
 	return s, true
 }
 
@@ -172,7 +171,7 @@ func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, e
 
 func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolConfig, error) {
 	rank := role.Rank
-	if !role.MTPSeedGiven {
+	if rank.NextN > 0 && !role.MTPSeedGiven {
 		rank.MTPSeed = r.MTPSeed
 	}
 	model, blocks, err := role.resolve(resolve)
@@ -225,7 +224,10 @@ func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
 // prefill role's model, which needs no answer while nothing delays a transfer.
 func (r *Run) transfer(ask TimingResolver) (sim.TransferConfig, error) {
 	t := r.Transfer
-	if t.BytesAuto && t.BandwidthGBps > 0 {
+	if t.free() {
+		return sim.TransferConfig{}, nil
+	}
+	if t.BytesAuto {
 		req := t.Model
 		if req.Model == "" {
 			req = r.Prefill.request()
@@ -242,132 +244,6 @@ func (r *Run) transfer(ask TimingResolver) (sim.TransferConfig, error) {
 	}
 	return sim.TransferConfig{BytesPerToken: t.BytesPerToken, BandwidthGBps: t.BandwidthGBps,
 		DestinationMissing: t.DestinationMissing, FairShare: t.FairShare}, nil
-}
-
-// seal fills in what identifies the parts; files gives the content of inputs.
-func (r *Run) seal(files *Files) error {
-	for _, role := range [...]*Role{r.Prefill, r.Decode} {
-		if role == nil {
-			continue
-		}
-		if err := role.seal(files); err != nil {
-			return err
-		}
-	}
-	if err := r.Workload.seal(files); err != nil {
-		return err
-	}
-	if err := r.Router.seal(files); err != nil {
-		return err
-	}
-	if r.Planner != nil {
-		if err := r.Planner.seal(files); err != nil {
-			return &document.Fault{Path: warmupKey, Msg: err.Error()}
-		}
-	}
-	return nil
-}
-
-// ID identifies the configuration: 16 hex digits of a digest over the canonical
-// form of its parts and the content of its input files, seeds aside.
-func (r *Run) ID() string {
-	h := sha256.New()
-	part := func(name string, id [32]byte) { fmt.Fprintf(h, "%s %x\n", name, id) }
-	top, _ := json.Marshal(r.top())
-	fmt.Fprintf(h, "%s\n", top)
-	if r.Prefill != nil {
-		part("prefill", r.Prefill.id)
-	}
-	part("decode", r.Decode.id)
-	part("workload", r.Workload.id)
-	part("router", r.Router.id)
-	if r.Planner != nil {
-		part("planner", r.Planner.id)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// top is what stands beside the parts, as plain values.
-func (r *Run) top() map[string]any {
-	m := map[string]any{"mode": "aggregated", "workers": r.DecodeWorkers}
-	if r.Prefill != nil {
-		t := r.Transfer
-		m = map[string]any{"mode": "disaggregated", "prefill_workers": r.PrefillWorkers, "decode_workers": r.DecodeWorkers,
-			"kv_transfer": t.resolved()}
-	}
-	if r.SLA.Set() {
-		sla := map[string]any{}
-		for key, v := range map[string]float64{"ttft_ms": r.SLA.TTFTMs, "itl_ms": r.SLA.ITLMs, "e2e_ms": r.SLA.E2EMs} {
-			if v > 0 {
-				sla[key] = v
-			}
-		}
-		m["sla"] = sla
-	}
-	if r.TelemetryMs > 0 {
-		m["telemetry_interval_ms"] = r.TelemetryMs
-	}
-	return m
-}
-
-func (t KVTransfer) resolved() map[string]any {
-	if t.BandwidthGBps == 0 || t.BytesPerToken == 0 && !t.BytesAuto {
-		return nil // no delay, whatever the rest says
-	}
-	m := map[string]any{"bytes_per_token": t.BytesPerToken, "bandwidth_gb_per_second": t.BandwidthGBps,
-		"timing_mode": transferModes[0], "contention": contentions[0]}
-	if t.BytesAuto {
-		m["bytes_per_token"] = "auto"
-		if t.Model.Model != "" {
-			m["model"] = t.Model.Model
-		}
-	}
-	if t.DestinationMissing {
-		m["timing_mode"] = transferModes[1]
-	}
-	if t.FairShare {
-		m["contention"] = contentions[1]
-	}
-	return m
-}
-
-var contentions = []string{"none", "fair_share"}
-
-// ResolvedJSON is the whole configuration as compact JSON with sorted keys: every
-// default filled in, files with path and digest, and the seeds.
-func (r *Run) ResolvedJSON() []byte {
-	m := r.top()
-	if r.Prefill != nil {
-		m["prefill_engine"], m["decode_engine"] = r.Prefill.resolved(true), r.Decode.resolved(true)
-	} else {
-		m["engine"] = r.Decode.resolved(true)
-	}
-	m["workload"], m["router"], m["planner"] = r.Workload.resolved(true), r.Router.resolved(true), nil
-	if r.Planner != nil {
-		m["planner"] = r.Planner.resolved(true)
-	}
-	seeds := map[string]any{"router": r.RouterSeed}
-	if r.Workload.Drawn() {
-		seeds["arrival"] = r.ArrivalSeed
-	}
-	if r.Decode.Rank.NextN > 0 && !r.Decode.MTPSeedGiven {
-		seeds["aic_mtp"] = r.MTPSeed
-	}
-	m["seeds"] = seeds
-	text, err := json.Marshal(m)
-	if err != nil {
-		panic("scenario: a resolved configuration does not marshal: " + err.Error())
-	}
-	return text
-}
-
-// digest is the SHA-256 of plain values as compact JSON with sorted keys.
-func digest(m map[string]any) [32]byte {
-	text, err := json.Marshal(m)
-	if err != nil {
-		panic("scenario: a resolved configuration does not marshal: " + err.Error())
-	}
-	return sha256.Sum256(text)
 }
 
 // Provenance lists, per role, the capacities and timings that no document gave and

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // Workload is the load of a run: generated or a trace. It is shared by runs and
@@ -32,7 +33,7 @@ type Trace struct {
 	Load  workload.LoadOptions
 	Drive workload.Drive // its BlockSize is left to Run.Drive
 
-	refs []fileRef
+	refs []resolved.FileRef
 }
 
 // keyed is a broken rule with the key it belongs to, "" for none.
@@ -116,99 +117,33 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// seal reads what identifies the trace files.
-func (w *Workload) seal(files *Files) error {
-	if t := w.Trace; t != nil {
-		t.refs = t.refs[:0]
-		for _, p := range t.Paths {
-			ref, err := t.ref(files, p)
-			if err != nil {
-				what := "failed to open trace file "
-				if t.Load.Format == workload.Dynamo {
-					what = "failed to open "
-				}
-				return &document.Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
-			}
-			t.refs = append(t.refs, ref)
-		}
+// refer reads the content of the trace files, which identifies them.
+func (w *Workload) refer(files *Files) error {
+	t := w.Trace
+	if t == nil {
+		return nil
 	}
-	w.id = digest(w.resolved(false))
+	t.refs = t.refs[:0]
+	for _, p := range t.Paths {
+		ref, err := t.ref(files, p)
+		if err != nil {
+			what := "failed to open trace file "
+			if t.Load.Format == workload.Dynamo {
+				what = "failed to open "
+			}
+			return &document.Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
+		}
+		t.refs = append(t.refs, ref)
+	}
 	return nil
 }
 
 // ref describes one trace by its content; only weka has folders of traces.
-func (t *Trace) ref(files *Files, path string) (fileRef, error) {
+func (t *Trace) ref(files *Files, path string) (resolved.FileRef, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != workload.Weka {
-		return fileRef{}, errors.New("is a directory")
+		return resolved.FileRef{}, errors.New("is a directory")
 	}
 	return files.ref(path)
-}
-
-// resolved is the workload as plain values; the arrival seed stands with the
-// other seeds of the run unless it was written.
-func (w *Workload) resolved(paths bool) map[string]any {
-	m := map[string]any{}
-	if s := w.Synthetic; s != nil {
-		m["type"] = "synthetic"
-		m["input_tokens"], m["output_tokens"], m["requests"] = s.InputTokens, s.OutputTokens, s.Requests
-		m["turns_per_session"], m["inter_turn_delay_ms"] = s.TurnsPerSession, s.InterTurnDelayMs
-		m["shared_prefix_ratio"], m["num_prefix_groups"] = s.SharedPrefixRatio, s.PrefixGroups
-		switch s.Control {
-		case workload.Closed:
-			m["concurrency"] = s.Concurrency
-		case workload.Poisson:
-			m["request_rate"] = s.RatePerS
-			if w.ArrivalSeedGiven {
-				m["arrival_seed"] = s.ArrivalSeed
-			}
-		case workload.Fixed:
-			m["arrival_interval_ms"] = s.IntervalMs
-		}
-		if s.Control != workload.Closed {
-			m["arrival_speedup"] = s.Speedup
-		}
-		if s.Cumulative {
-			m["cumulative_turns"], m["group_seed"] = true, s.GroupSeed
-		}
-		return m
-	}
-	t := w.Trace
-	format := t.Load.Format
-	m["type"], m["format"], m["trace_block_size"] = "trace", format.String(), orNil(t.Load.BlockSize)
-	var refs []any
-	for _, r := range t.refs {
-		refs = append(refs, r.show(paths))
-	}
-	m["trace"] = refs
-	if t.Drive.ClosedLoop {
-		m["concurrency"] = t.Drive.Concurrency
-	} else {
-		m["arrival_speedup"] = t.Drive.Speedup
-	}
-	if t.Drive.Laned {
-		m["agentic_lanes"] = t.Drive.Lanes
-	}
-	switch format {
-	case workload.AppliedCompute:
-		m["trace_shared_prefix_ratio"], m["trace_num_prefix_groups"] = t.Load.SharedPrefixRatio, t.Load.PrefixGroups
-	case workload.Weka:
-		m["nested_timestamp_basis"] = timestampBases[t.Load.WekaTimestamps]
-	}
-	if !math.IsInf(w.MaxSimTimeMs, 1) {
-		m["max_sim_time_ms"] = w.MaxSimTimeMs
-	}
-	if w.ExecutionModel != "" {
-		m["execution_model"] = w.ExecutionModel
-	}
-	return m
-}
-
-// orNil is v, or null for 0.
-func orNil(v int) any {
-	if v == 0 {
-		return nil
-	}
-	return v
 }
 
 // timestampBases are the names of workload.WekaTimestamps.
