@@ -206,7 +206,7 @@ func (r *resolvedReader) role(path string, w *resolved.Role) *Role {
 		r.fault(path, "the key is missing")
 		return nil
 	}
-	n, err := document.ParseJSON(jsonOf(launchDocument(w)))
+	n, err := document.ParseJSON("", jsonOf(launchDocument(w)))
 	if err != nil {
 		r.fault(path, err.Error())
 		return nil

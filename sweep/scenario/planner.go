@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
