@@ -1,12 +1,7 @@
 package sweep
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"os"
-	"strconv"
-	"strings"
 
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
@@ -46,40 +41,6 @@ func (in *Inputs) bytes(run *scenario.Run, capture bool) int64 {
 		total += int64(side.workers*side.role.DPSize) * min(blocks*blockBytes, 1<<30)
 	}
 	return total
-}
-
-// AvailableMemory is what this process may still take, in bytes; 0 if unknown.
-func AvailableMemory() int64 {
-	best := int64(0)
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		best = memAvailable(b)
-	}
-	limit, err1 := readInt("/sys/fs/cgroup/memory.max")
-	used, err2 := readInt("/sys/fs/cgroup/memory.current")
-	if err1 == nil && err2 == nil && limit > used && (best == 0 || limit-used < best) {
-		best = limit - used
-	}
-	return best
-}
-
-func memAvailable(meminfo []byte) int64 {
-	s := bufio.NewScanner(bytes.NewReader(meminfo))
-	for s.Scan() {
-		f := strings.Fields(s.Text())
-		if len(f) >= 2 && f[0] == "MemAvailable:" {
-			kb, _ := strconv.ParseInt(f[1], 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
-}
-
-func readInt(path string) (int64, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 }
 
 // gate admits points while their memory together stays within a bound. A point
