@@ -4,31 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
-// Config reads the document strictly and returns a complete configuration, with
-// one notice per key that was accepted but changes nothing in a replay. All faults
-// are reported at once, each with its dotted path.
-func (d Document) Config() (Config, []string, error) {
-	w := newDraft()
-	if faults := w.decode(d.Root, "", keys); len(faults) > 0 {
-		return Config{}, nil, d.refuse(faults)
-	}
-	if faults := w.check(); len(faults) > 0 {
-		return Config{}, nil, d.refuse(faults)
+// remarkTargets notes latency targets that the optimization target does not read.
+func (w *draft) remarkTargets() {
+	if w.Target == SLA {
+		return
 	}
 	def := DefaultConfig()
-	if w.Target != SLA {
-		for _, ms := range []struct {
-			key       string
-			got, want float64
-		}{{"itl_ms", w.ITLMs, def.ITLMs}, {"ttft_ms", w.TTFTMs, def.TTFTMs}} {
-			if ms.got != ms.want {
-				w.notices = append(w.notices, ms.key+": is read with optimization_target sla only")
-			}
+	for _, ms := range []struct {
+		key       string
+		got, want float64
+	}{{"itl_ms", w.ITLMs, def.ITLMs}, {"ttft_ms", w.TTFTMs, def.TTFTMs}} {
+		if ms.got != ms.want {
+			w.notices = append(w.notices, ms.key+": is read with optimization_target sla only")
 		}
 	}
-	return w.Config, w.notices, nil
 }
 
 // check resolves what depends on several keys and returns the broken rules
@@ -110,13 +103,13 @@ func (w *draft) checkNativeModel() (faults []fault) {
 	if w.nativeModel == nil {
 		return nil
 	}
-	roles, _ := w.nativeModel["roles"].(map[string]any)
+	roles := w.nativeModel.Get("roles")
 	needed := []string{"prefill", "decode"}
 	if w.Mode == Agg {
 		needed = []string{"aggregated"}
 	}
 	for _, role := range needed {
-		if roles[role] == nil {
+		if v := roles.Get(role); v == nil || v.Kind == document.Null {
 			faults = append(faults, fault{"ais_perf_model.roles." + role, fmt.Sprintf("is required in mode %s", w.Mode)})
 		}
 	}

@@ -97,7 +97,7 @@ type RecorderConfig struct {
 func (r RecorderConfig) On() bool { return r.ReportHours > 0 || r.DashboardPort != 0 }
 
 // DefaultConfig is the configuration of an empty document. Its loops and its scale
-// interval are not resolved yet: a Config to run comes from Document.Config.
+// interval are not resolved yet: a Config to run comes from Read.
 func DefaultConfig() Config {
 	return Config{
 		Mode:                Disagg,

@@ -3,14 +3,12 @@ package planner
 import (
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 func parse(text string) (Config, []string, error) {
-	doc, err := ParseJSON("planner.json", []byte(text))
-	if err != nil {
-		return Config{}, nil, err
-	}
-	return doc.Config()
+	return ReadJSON("planner.json", []byte(text))
 }
 
 func mustParse(t testing.TB, text string) Config {
@@ -75,11 +73,11 @@ func TestScaleIntervalIsTheGreatestCommonDivisor(t *testing.T) {
 
 func TestFaultsNameTheirPath(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:               "planner.json:1: must be a JSON object",
+		`[]`:               "planner.json:1: the Planner's configuration must be a mapping, got sequence",
 		`{"mode":"agg"} x`: "planner.json:1: ",
-		"{\n\"mode\":\"agg\",\n\"mode\":\"agg\"}":           "planner.json:3: mode: given twice",
+		"{\n\"mode\":\"agg\",\n\"mode\":\"agg\"}":           "planner.json:3: mode: duplicate field `mode`",
 		"{\n \"mode\": 3}":                                  "planner.json:2: mode: must be one of",
-		`{"max_gpu":3}`:                                     "planner.json:1: max_gpu: unknown key: did you mean max_gpu_budget?",
+		`{"max_gpu":3}`:                                     "planner.json:1: max_gpu: unknown key (did you mean `max_gpu_budget`?)",
 		`{"scheduling":{"interval":3}}`:                     "scheduling.interval: unknown key",
 		`{"scheduling":{"external_plugins":[{}]}}`:          "scheduling.external_plugins: custom plug-ins",
 		`{"aic_interpolation":{"prefill_pick":{"tp":1.5}}}`: "aic_interpolation.prefill_pick.tp: must be an integer, got 1.5",
@@ -113,9 +111,9 @@ func TestFaultsNameTheirPath(t *testing.T) {
 		`{"decode_min_endpoint":1e9}`:                                                                             "decode_min_endpoint: must be <= 1048576",
 		`{"min_gpu_budget":1e9}`:                                                                                  "min_gpu_budget: must be <= 1048576",
 		`{"scheduling":{"scale_interval_seconds":1e-6}}`:                                                          "scheduling.scale_interval_seconds: must be >= 0.001, got 1e-06",
-		`{"max_gpu_buget":3}`:                                                                                     "max_gpu_buget: unknown key: did you mean max_gpu_budget?",
-		`{"optimisation_target":"sla"}`:                                                                           "unknown key: did you mean optimization_target?",
-		`{"scheduling":{"scale_intervall_seconds":5}}`:                                                            "unknown key: did you mean scale_interval_seconds?",
+		`{"max_gpu_buget":3}`:                                                                                     "max_gpu_buget: unknown key (did you mean `max_gpu_budget`?)",
+		`{"optimisation_target":"sla"}`:                                                                           "unknown key (did you mean `optimization_target`?)",
+		`{"scheduling":{"scale_intervall_seconds":5}}`:                                                            "unknown key (did you mean `scale_interval_seconds`?)",
 		`{"colour":"red"}`:                                                                                        "colour: unknown key",
 		`{"mode":null}`:                                                                                           "mode: must be one of [disagg agg prefill decode], got null",
 		`{"load_predictor":"lstm"}`:                                                                               "load_predictor: must be one of",
@@ -128,11 +126,16 @@ func TestFaultsNameTheirPath(t *testing.T) {
 }
 
 func TestAllFaultsAreReportedAtOnceSorted(t *testing.T) {
-	doc := Document{Root: map[string]any{"ttft_ms": -1, "backend": "x", "mode": "y"}, Prefix: "points.planner"}
-	_, _, err := doc.Config()
-	want := "points.planner.backend: must be one of [vllm sglang trtllm mocker], got x\n" +
-		"points.planner.mode: must be one of [disagg agg prefill decode], got y\n" +
-		"points.planner.ttft_ms: must be > 0, got -1"
+	n, err := document.ParseYAML("s.yaml", []byte("points:\n  planner:\n    ttft_ms: -1\n    backend: vlm\n    mode: y\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &document.Faults{Origin: "s.yaml"}
+	Read(n.Find("points.planner"), f)
+	err = f.Err()
+	want := "s.yaml:3: points.planner.ttft_ms: must be > 0, got -1\n" +
+		"s.yaml:4: points.planner.backend: must be one of [vllm sglang trtllm mocker], got vlm (did you mean `vllm`?)\n" +
+		"s.yaml:5: points.planner.mode: must be one of [disagg agg prefill decode], got y"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

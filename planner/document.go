@@ -1,189 +1,70 @@
 package planner
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
-// Document is a Planner configuration as written: JSON, or another notation turned
-// into the same types (nil, bool, string, any Go number or json.Number, []any,
-// map[string]any). A key that is absent from Root was not written.
-type Document struct {
-	Root   map[string]any
-	Prefix string                   // dotted path of Root inside a larger document, "" alone
-	At     func(path string) string // place of a dotted path below Root, as file:line; nil: unknown
-}
-
-// fault is a refusal of one key.
+// fault is a refusal of one key, by its dotted path below the document.
 type fault struct{ path, msg string }
 
-// refuse joins faults, sorted by path, each with its place.
-func (d Document) refuse(faults []fault) error {
-	sort.SliceStable(faults, func(i, j int) bool { return faults[i].path < faults[j].path })
-	errs := make([]error, len(faults))
-	for i, f := range faults {
-		errs[i] = errors.New(d.place(f.path) + f.msg)
+// Read reads a Planner configuration strictly and returns it complete, with one
+// notice per key that was accepted but changes nothing in a replay. n is a mapping, of
+// its own or inside a larger document. What is wrong goes to the faults, each with
+// its own place; the Config is of no use then.
+func Read(n *document.Node, f *document.Faults) (Config, []string) {
+	if n.Kind != document.Map {
+		f.Malformed(n, "the Planner's configuration must be a mapping, got "+n.Describe())
+		return Config{}, nil
 	}
-	return errors.Join(errs...)
-}
-
-func (d Document) place(path string) string {
-	out := ""
-	if d.At != nil {
-		if at := d.At(path); at != "" {
-			out = at + ": "
+	w := newDraft()
+	faults := w.decode(n, "", keys)
+	if len(faults) == 0 {
+		faults = w.check()
+	}
+	for _, one := range faults {
+		at := n.Find(one.path)
+		if at == nil {
+			at = &document.Node{Line: n.Line, Column: n.Column, Path: document.JoinPath(n.Path, one.path)}
 		}
+		f.Invalid(at, one.msg)
 	}
-	if d.Prefix != "" {
-		out += d.Prefix + "."
+	if len(faults) > 0 {
+		return Config{}, nil
 	}
-	return out + path + ": "
+	w.remarkTargets()
+	return w.Config, w.notices
 }
 
-// ParseJSON reads one JSON object. Duplicate keys and text after the object are
-// errors; every error says name:line.
-func ParseJSON(name string, text []byte) (Document, error) {
-	p := &jsonReader{name: name, text: text, dec: json.NewDecoder(bytes.NewReader(text)), lines: map[string]int{}}
-	p.dec.UseNumber()
-	root, err := p.value("", 0)
+// ReadJSON reads a Planner configuration that is a JSON file of its own.
+func ReadJSON(name string, text []byte) (Config, []string, error) {
+	n, err := document.ParseJSON(name, text)
 	if err != nil {
-		return Document{}, err
+		return Config{}, nil, err
 	}
-	if _, err := p.dec.Token(); err != io.EOF {
-		return Document{}, p.errorf("text after the configuration")
-	}
-	object, ok := root.(map[string]any)
-	if !ok {
-		return Document{}, fmt.Errorf("%s:1: must be a JSON object", name)
-	}
-	at := func(path string) string {
-		line, ok := p.lines[path]
-		if !ok {
-			line = 1
-		}
-		return name + ":" + strconv.Itoa(line)
-	}
-	return Document{Root: object, At: at}, nil
+	f := &document.Faults{Origin: name}
+	c, notices := Read(n, f)
+	return c, notices, f.Err()
 }
 
-// jsonReader turns JSON into a tree and remembers the line of every key.
-type jsonReader struct {
-	name  string
-	text  []byte
-	dec   *json.Decoder
-	lines map[string]int // [dotted path]
-	known struct{ offset, line int }
-}
-
-func (p *jsonReader) line() int {
-	to := min(int(p.dec.InputOffset()), len(p.text))
-	p.known.line += bytes.Count(p.text[p.known.offset:to], []byte{'\n'})
-	p.known.offset = to
-	return p.known.line + 1
-}
-
-func (p *jsonReader) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", p.name, p.line(), fmt.Sprintf(format, args...))
-}
-
-const maxDepth = 100
-
-func (p *jsonReader) value(path string, depth int) (any, error) {
-	if depth > maxDepth {
-		return nil, p.errorf("nested deeper than %d", maxDepth)
-	}
-	tok, err := p.dec.Token()
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, p.errorf("not JSON: %v", err)
-	}
-	switch tok {
-	case json.Delim('{'):
-		return p.object(path, depth)
-	case json.Delim('['):
-		return p.array(path, depth)
-	}
-	return tok, nil
-}
-
-func (p *jsonReader) object(path string, depth int) (any, error) {
-	out := map[string]any{}
-	for p.dec.More() {
-		tok, err := p.dec.Token()
-		if err != nil {
-			return nil, p.errorf("not JSON: %v", err)
-		}
-		key, _ := tok.(string)
-		below := join(path, key)
-		if _, dup := out[key]; dup {
-			return nil, p.errorf("%s: given twice", below)
-		}
-		p.lines[below] = p.line()
-		if out[key], err = p.value(below, depth+1); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := p.dec.Token(); err != nil {
-		return nil, p.errorf("not JSON: %v", err)
-	}
-	return out, nil
-}
-
-func (p *jsonReader) array(path string, depth int) (any, error) {
-	out := []any{}
-	for p.dec.More() {
-		v, err := p.value(path+"["+strconv.Itoa(len(out))+"]", depth+1)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	if _, err := p.dec.Token(); err != nil {
-		return nil, p.errorf("not JSON: %v", err)
-	}
-	return out, nil
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-// number reads any notation of a finite number, numeric strings too.
-func number(v any) (float64, error) {
+// number reads a finite number, numeric strings too.
+func number(n *document.Node) (float64, error) {
 	var f float64
-	switch n := v.(type) {
-	case json.Number:
+	switch n.Kind {
+	case document.Int, document.Float:
+		f = n.Number()
+	case document.String:
 		var err error
-		if f, err = n.Float64(); err != nil {
-			return 0, fmt.Errorf("must be a number, got %s", n)
+		if f, err = strconv.ParseFloat(strings.TrimSpace(n.Text), 64); err != nil {
+			return 0, fmt.Errorf("must be a number, got %q", n.Text)
 		}
-	case string:
-		var err error
-		if f, err = strconv.ParseFloat(strings.TrimSpace(n), 64); err != nil {
-			return 0, fmt.Errorf("must be a number, got %q", n)
-		}
-	case int:
-		f = float64(n)
-	case int64:
-		f = float64(n)
-	case uint64:
-		f = float64(n)
-	case float64:
-		f = n
 	default:
-		return 0, fmt.Errorf("must be a number, got %s", kindOf(v))
+		return 0, fmt.Errorf("must be a number, got %s", kindOf(n))
 	}
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0, errors.New("must be finite")
@@ -192,8 +73,8 @@ func number(v any) (float64, error) {
 }
 
 // whole reads an integer, integral floats and numeric strings too.
-func whole(v any) (int, error) {
-	f, err := number(v)
+func whole(n *document.Node) (int, error) {
+	f, err := number(n)
 	if err != nil {
 		return 0, err
 	}
@@ -206,18 +87,19 @@ func whole(v any) (int, error) {
 	return int(f), nil
 }
 
-func kindOf(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
+// kindOf names a value in a message; numbers are told as they are.
+func kindOf(n *document.Node) string {
+	switch n.Kind {
+	case document.Bool:
 		return "a boolean"
-	case string:
+	case document.String:
 		return "a string"
-	case []any:
+	case document.List:
 		return "a list"
-	case map[string]any:
+	case document.Map:
 		return "an object"
+	case document.Null:
+		return "null"
 	}
-	return fmt.Sprintf("%v", v)
+	return n.Text
 }

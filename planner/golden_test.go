@@ -134,7 +134,11 @@ func readGolden(t *testing.T, name string) golden {
 
 func goldenPolicy(t *testing.T, g golden) *Policy {
 	t.Helper()
-	cfg, _, err := Document{Root: g.Config}.Config()
+	text, err := json.Marshal(g.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := ReadJSON("golden.json", text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,11 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/internal/spelling"
 	"github.com/dynosweep/dynosweep/sim"
 )
@@ -24,7 +25,7 @@ type draft struct {
 	powerAware                   bool
 	powerLimit                   *int
 	reportHours                  *float64
-	nativeModel                  map[string]any
+	nativeModel                  *document.Node
 	notices                      []string
 }
 
@@ -39,7 +40,7 @@ func newDraft() *draft {
 type key struct {
 	alias string
 	inert bool // accepted, checked, without effect on any figure
-	set   func(d *draft, v any) error
+	set   func(d *draft, v *document.Node) error
 }
 
 // bound restricts a number.
@@ -82,7 +83,7 @@ func inside[T int | float64](low, high T) bound[T] {
 }
 
 func integer(at func(*draft) *int, bounds ...bound[int]) key {
-	return key{set: func(d *draft, v any) error {
+	return key{set: func(d *draft, v *document.Node) error {
 		n, err := whole(v)
 		if err != nil {
 			return err
@@ -93,7 +94,7 @@ func integer(at func(*draft) *int, bounds ...bound[int]) key {
 }
 
 func float(at func(*draft) *float64, bounds ...bound[float64]) key {
-	return key{set: func(d *draft, v any) error {
+	return key{set: func(d *draft, v *document.Node) error {
 		f, err := number(v)
 		if err != nil {
 			return err
@@ -114,8 +115,8 @@ func inBounds[T int | float64](v T, bounds []bound[T]) error {
 
 // optional makes null the value nil and everything else what inner makes of it.
 func optional[T any](at func(*draft) **T, inner func(func(*draft) *T) key) key {
-	return key{set: func(d *draft, v any) error {
-		if v == nil {
+	return key{set: func(d *draft, v *document.Node) error {
+		if v.Kind == document.Null {
 			*at(d) = nil
 			return nil
 		}
@@ -134,51 +135,48 @@ func boundedFloat(bounds ...bound[float64]) func(func(*draft) *float64) key {
 }
 
 func boolean(at func(*draft) *bool) key {
-	return key{set: func(d *draft, v any) error {
-		b, ok := v.(bool)
-		if !ok {
+	return key{set: func(d *draft, v *document.Node) error {
+		if v.Kind != document.Bool {
 			return fmt.Errorf("must be true or false, got %s", kindOf(v))
 		}
-		*at(d) = b
+		*at(d) = v.Text == "true"
 		return nil
 	}}
 }
 
 func text[T ~string](at func(*draft) *T) key {
-	return key{set: func(d *draft, v any) error {
-		s, ok := v.(string)
-		if !ok {
+	return key{set: func(d *draft, v *document.Node) error {
+		if v.Kind != document.String {
 			return fmt.Errorf("must be a string, got %s", kindOf(v))
 		}
-		*at(d) = T(s)
+		*at(d) = T(v.Text)
 		return nil
 	}}
 }
 
 func choice[T ~string](at func(*draft) *T, names ...T) key {
-	return key{set: func(d *draft, v any) error {
-		s, ok := v.(string)
-		if !ok {
+	return key{set: func(d *draft, v *document.Node) error {
+		if v.Kind != document.String {
 			return fmt.Errorf("must be one of %v, got %s", names, kindOf(v))
 		}
-		if !slices.Contains(names, T(s)) {
-			return fmt.Errorf("must be one of %v, got %s", names, s)
+		if !slices.Contains(names, T(v.Text)) {
+			return fmt.Errorf("must be one of %v, got %s%s", names, v.Text, nearChoice(v.Text, names))
 		}
-		*at(d) = T(s)
+		*at(d) = T(v.Text)
 		return nil
 	}}
 }
 
-func object(at func(*draft) *map[string]any) key {
-	return key{set: func(d *draft, v any) error {
-		if v == nil {
+func object(at func(*draft) **document.Node) key {
+	return key{set: func(d *draft, v *document.Node) error {
+		switch v.Kind {
+		case document.Null:
 			return nil
-		}
-		m, ok := v.(map[string]any)
-		if !ok {
+		case document.Map:
+		default:
 			return fmt.Errorf("must be an object, got %s", kindOf(v))
 		}
-		*at(d) = m
+		*at(d) = v
 		return nil
 	}}
 }
@@ -190,8 +188,8 @@ func (k key) quiet() key { k.inert = true; return k }
 // orNull accepts null as "not written".
 func (k key) orNull() key {
 	set := k.set
-	k.set = func(d *draft, v any) error {
-		if v == nil {
+	k.set = func(d *draft, v *document.Node) error {
+		if v.Kind == document.Null {
 			return nil
 		}
 		return set(d, v)
@@ -204,7 +202,7 @@ func anyInt(*draft) *int               { return new(int) }
 func anyFloat(*draft) *float64         { return new(float64) }
 func anyBool(*draft) *bool             { return new(bool) }
 func anyText(*draft) *string           { return new(string) }
-func anyObject(*draft) *map[string]any { return new(map[string]any) }
+func anyObject(*draft) **document.Node { return new(*document.Node) }
 
 // The single modes are read, so that a check can explain them.
 const singlePrefill, singleDecode Mode = "prefill", "decode"
@@ -224,7 +222,7 @@ var keys = map[string]key{
 	"speculative_nextn": integer(func(d *draft) *int { return &d.NextN }, atLeast(0)),
 	"hysteresis_ticks":  integer(func(d *draft) *int { return &d.HysteresisTicks }, atLeast(0)),
 	"advisory":          boolean(anyBool).quiet(),
-	"ais_perf_model":    object(func(d *draft) *map[string]any { return &d.nativeModel }),
+	"ais_perf_model":    object(func(d *draft) **document.Node { return &d.nativeModel }),
 
 	"max_throughput_scaling_replicas": integer(func(d *draft) *int { return &d.Budget.MaxReplicaStep }, over(0)),
 	"max_gpu_budget":                  integer(func(d *draft) *int { return &d.Budget.MaxGPUs }),
@@ -274,8 +272,8 @@ var keys = map[string]key{
 	"enable_power_awareness":    boolean(func(d *draft) *bool { return &d.powerAware }).quiet(),
 	"total_gpu_power_limit":     optional(func(d *draft) **int { return &d.powerLimit }, boundedInt(atLeast(1))).quiet(),
 	"plugin_registration":       object(anyObject).quiet(),
-	"no_correction":             {inert: true, set: func(*draft, any) error { return nil }},
-	"aic_perf_model": {set: func(*draft, any) error {
+	"no_correction":             {inert: true, set: func(*draft, *document.Node) error { return nil }},
+	"aic_perf_model": {set: func(*draft, *document.Node) error {
 		return errors.New("was removed: use ais_perf_model.roles")
 	}},
 }
@@ -292,14 +290,9 @@ var schedulingKeys = map[string]key{
 }
 
 // noPlugins refuses custom plug-ins: a replay without them would be another one.
-func noPlugins(_ *draft, v any) error {
-	switch list := v.(type) {
-	case nil:
+func noPlugins(_ *draft, v *document.Node) error {
+	if v.Kind == document.Null || v.Kind == document.List && len(v.Items) == 0 {
 		return nil
-	case []any:
-		if len(list) == 0 {
-			return nil
-		}
 	}
 	return errors.New("custom plug-ins cannot run here: remove the list")
 }
@@ -328,18 +321,14 @@ var sections = map[string]struct {
 	"aic_interpolation.decode_pick":  {keys: pickKeys, inert: true},
 }
 
-// decode fills d from one object and returns the faults of its keys.
-func (d *draft) decode(root map[string]any, prefix string, known map[string]key) (faults []fault) {
-	names := make([]string, 0, len(root))
-	for name := range root {
-		names = append(names, name)
-	}
-	sort.Strings(names)
+// decode fills d from one mapping and returns the faults of its keys.
+func (d *draft) decode(n *document.Node, prefix string, known map[string]key) (faults []fault) {
+	names := slices.Sorted(slices.Values(n.Keys))
 	for _, name := range names {
-		path := join(prefix, name)
+		path, v := document.JoinPath(prefix, name), n.Get(name)
 		canonical, k, ok := find(known, name)
 		switch {
-		case canonical != name && has(root, canonical):
+		case canonical != name && n.Get(canonical) != nil:
 			faults = append(faults, fault{path, "is an older name of " + canonical + ", which is given too"})
 			continue
 		case prefix == "" && isPrometheus(name):
@@ -347,14 +336,14 @@ func (d *draft) decode(root map[string]any, prefix string, known map[string]key)
 			continue
 		}
 		if s, nested := sections[path]; nested {
-			faults = append(faults, d.section(path, root[name], s.keys, s.inert)...)
+			faults = append(faults, d.section(path, v, s.keys, s.inert)...)
 			continue
 		}
 		if !ok {
 			faults = append(faults, fault{path, "unknown key" + suggestion(known, name)})
 			continue
 		}
-		if err := k.set(d, root[name]); err != nil {
+		if err := k.set(d, v); err != nil {
 			faults = append(faults, fault{path, err.Error()})
 		} else if k.inert && !sections[prefix].inert {
 			d.notices = append(d.notices, path+": has no effect in a replay")
@@ -363,18 +352,18 @@ func (d *draft) decode(root map[string]any, prefix string, known map[string]key)
 	return faults
 }
 
-func (d *draft) section(path string, v any, known map[string]key, inert bool) []fault {
-	if v == nil {
+func (d *draft) section(path string, v *document.Node, known map[string]key, inert bool) []fault {
+	switch v.Kind {
+	case document.Null:
 		return nil
-	}
-	object, ok := v.(map[string]any)
-	if !ok {
+	case document.Map:
+	default:
 		return []fault{{path, "must be an object, got " + kindOf(v)}}
 	}
 	if inert && !strings.Contains(path, ".") {
 		d.notices = append(d.notices, path+": has no effect in a replay")
 	}
-	return d.decode(object, path, known)
+	return d.decode(v, path, known)
 }
 
 func find(known map[string]key, name string) (string, key, bool) {
@@ -389,31 +378,26 @@ func find(known map[string]key, name string) (string, key, bool) {
 	return name, key{}, false
 }
 
-func has(m map[string]any, key string) bool { _, ok := m[key]; return ok }
-
 func isPrometheus(name string) bool {
 	return strings.HasPrefix(name, "metric_") && strings.Contains(name, "prometheus")
 }
 
-// suggestion names the known key that is few edits away from the unknown one, or a
-// part of it, or has it for a part.
+// suggestion is a hint at the known key that an unknown one may stand for.
 func suggestion(known map[string]key, name string) string {
-	const long = 64
-	best, fewest := "", len(name)/3+1
-	for k := range known {
-		d := fewest
-		switch {
-		case len(name) > 3 && (strings.Contains(k, name) || strings.Contains(name, k)):
-			d = len(name) / 3
-		case len(name) <= long:
-			d = spelling.Edits(name, k)
-		}
-		if d < fewest || d == fewest && k < best {
-			best, fewest = k, d
-		}
+	if near := spelling.Likely(name, slices.Sorted(maps.Keys(known))); near != "" {
+		return " (did you mean `" + near + "`?)"
 	}
-	if best == "" {
-		return ""
+	return ""
+}
+
+// nearChoice is a hint at the value that a refused one may stand for.
+func nearChoice[T ~string](word string, names []T) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
 	}
-	return ": did you mean " + best + "?"
+	if near := spelling.Nearest(word, texts); near != "" {
+		return " (did you mean `" + near + "`?)"
+	}
+	return ""
 }

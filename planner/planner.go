@@ -2,11 +2,10 @@
 // reactively from forward-pass metrics (the load loop) and predictively from a
 // traffic forecast (the throughput loop), within a budget of GPUs.
 //
-// A configuration is read from a Document, completed and checked, and made into a
+// A configuration is read from a document, completed and checked, and made into a
 // Policy that a run calls back:
 //
-//	doc, err := planner.ParseJSON("planner.json", text)
-//	cfg, notices, err := doc.Config()
+//	cfg, notices, err := planner.ReadJSON("planner.json", text)
 //	policy, err := planner.New(cfg, engines)
 //	run.Scaling = policy            // sim.ScalingPolicy; Decision.Detail is a *Tick
 //

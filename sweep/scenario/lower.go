@@ -124,12 +124,7 @@ func (g *gridder) plannerSection(n *document.Node) plannerVariant {
 	m := document.Mapping{Node: n, Faults: g.f}
 	v.startup = m.Float("startup_seconds", document.NotNull)
 	m.Require(document.FiniteFrom(v.startup.Value, 0) && v.startup.Value <= maxStartupSeconds, "startup_seconds", "startup_seconds must be finite and non-negative")
-	p, err := plannerDocument(g.f.Origin, n.Path, doc, defaultGranularity)
-	if err != nil {
-		g.f.List = append(g.f.List, &document.Fault{Msg: err.Error()})
-		return v
-	}
-	v.planner = p
+	v.planner = readPlanner(g.f, doc, defaultGranularity)
 	return v
 }
 

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/dynosweep/dynosweep/internal/document"
@@ -24,33 +23,15 @@ type Planner struct {
 
 const defaultGranularity = 8
 
-// plannerDocument reads a Planner configuration: n is a mapping of a larger
-// document, whose dotted paths begin with prefix, or a document of its own.
-func plannerDocument(origin, prefix string, n *document.Node, granularity int) (*Planner, error) {
-	root, _ := n.Plain().(map[string]any)
-	at := func(path string) string {
-		if v := n.Find(path); v != nil && v.Line > 0 {
-			return origin + ":" + strconv.Itoa(v.Line)
-		}
-		if n.Line > 0 {
-			return origin + ":" + strconv.Itoa(n.Line)
-		}
-		return origin
+// readPlanner reads a Planner configuration; nil with faults.
+func readPlanner(f *document.Faults, n *document.Node, granularity int) *Planner {
+	before := len(f.List)
+	cfg, notices := planner.Read(n, f)
+	if len(f.List) > before {
+		return nil
 	}
-	cfg, notices, err := planner.Document{Root: root, Prefix: prefix, At: at}.Config()
-	if err != nil {
-		return nil, inputError{err}
-	}
-	return &Planner{Config: cfg, Notices: notices, Granularity: granularity}, nil
+	return &Planner{Config: cfg, Notices: notices, Granularity: granularity}
 }
-
-// inputError puts an error of another package's decoder, which names its place
-// itself, into the class ErrInput.
-type inputError struct{ err error }
-
-func (e inputError) Error() string        { return e.err.Error() }
-func (e inputError) Unwrap() error        { return e.err }
-func (e inputError) Is(target error) bool { return target == document.ErrInput }
 
 // plannerArgument reads --planner-config: a path, or JSON or YAML text.
 func plannerArgument(origin, arg string, files *Files, granularity int) (*Planner, error) {
@@ -68,7 +49,9 @@ func plannerArgument(origin, arg string, files *Files, granularity int) (*Planne
 	if n == nil || n.Kind != document.Map {
 		return nil, &document.Fault{Origin: name, Msg: "the Planner configuration must be a mapping"}
 	}
-	return plannerDocument(name, "", n, granularity)
+	f := &document.Faults{Origin: name, Inline: name == origin}
+	p := readPlanner(f, n, granularity)
+	return p, f.Err()
 }
 
 // looksLikePath tells a missing file from inline text.

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/dynosweep/dynosweep/internal/document"
-	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
@@ -344,27 +343,20 @@ func (p *predictor) planner(n *document.Node) {
 	if !enabled || !p.f.OK() {
 		return
 	}
-	doc, origin := p.plannerDocument(m, target)
-	cfg, notices, err := planner.Document{Root: doc.Plain().(map[string]any), At: func(path string) string { return origin(path) }}.Config()
-	if err != nil {
-		p.f.List = append(p.f.List, &document.Fault{Msg: err.Error()})
+	if p.run.Planner = readPlanner(p.f, p.plannerDocument(m, target), defaultGranularity); p.run.Planner == nil {
 		return
 	}
-	p.run.Planner = &Planner{Config: cfg, Notices: notices, Granularity: defaultGranularity}
 	if why := p.run.Planner.check(p.disaggregated, p.run.Workload); why != "" {
 		p.f.Invalid(n, why)
 	}
 }
 
-// plannerDocument is the Planner's own configuration, and a function from its paths
-// to the user's.
-func (p *predictor) plannerDocument(m document.Mapping, target string) (*document.Node, func(string) string) {
-	doc := document.EmptyMap(m.Line, "")
-	names := map[string]string{}
+// plannerDocument is the Planner's own configuration; what the user wrote keeps its
+// place.
+func (p *predictor) plannerDocument(m document.Mapping, target string) *document.Node {
+	doc := document.EmptyMap(m.Line, m.Path)
 	for _, k := range predictPlannerKeys {
-		if move(doc, m, k[0], k[1]) {
-			names[k[1]] = k[0]
-		}
+		move(doc, m, k[0], k[1])
 	}
 	set := func(key string, k document.Kind, text string) { doc.Put(key, scalarAt(m.Node, k, text)) }
 	mode := "agg"
@@ -391,12 +383,5 @@ func (p *predictor) plannerDocument(m document.Mapping, target string) (*documen
 			}
 		}
 	}
-	return doc, func(path string) string {
-		name := orText(names[path], path)
-		at := p.f.Origin
-		if v := m.Get(name); v != nil && v.Line > 0 {
-			at += ":" + strconv.Itoa(v.Line)
-		}
-		return at + ": " + document.JoinPath(m.Path, name)
-	}
+	return doc
 }

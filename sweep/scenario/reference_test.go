@@ -339,7 +339,10 @@ func TestDescribedRouterDefaultsChangeNothing(t *testing.T) {
 
 func TestDescribedPlannerDefaultsChangeNothing(t *testing.T) {
 	read := func(doc map[string]any) planner.Config {
-		c, _, err := planner.Document{Root: doc}.Config()
+		if doc == nil {
+			doc = map[string]any{}
+		}
+		c, _, err := planner.ReadJSON("", []byte(text(t, doc)))
 		if err != nil {
 			t.Fatalf("%v: %v", doc, err)
 		}
