@@ -47,6 +47,9 @@ const (
 // Each file is replaced whole; after an interruption it can be called again. A
 // child table without a row has no file.
 func (s *Store) Finalize(plan []Planned) error {
+	if err := s.stillOurs(); err != nil {
+		return err
+	}
 	if err := s.settlePacks(); err != nil {
 		return err
 	}

@@ -73,6 +73,9 @@ func (s *Store) addToPack(part []byte) (location, error) {
 }
 
 func (s *Store) openPack() error {
+	if err := s.stillOurs(); err != nil {
+		return err
+	}
 	p := &s.pack
 	name := filepath.Join(s.dir, partsDir, fmt.Sprintf("%06d%s", p.next, packSuffix))
 	f, err := s.fs.Create(name)
@@ -96,7 +99,7 @@ func (s *Store) syncSoon() error {
 	p := &s.pack
 	since := s.opt.Now().Sub(p.synced)
 	if since >= syncEvery || since < 0 {
-		return p.sync(s.opt.Now())
+		return errors.Join(s.stillOurs(), p.sync(s.opt.Now()))
 	}
 	if p.timer == nil {
 		p.timer = time.AfterFunc(syncEvery-since, func() {

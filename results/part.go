@@ -101,7 +101,10 @@ func (k *storeSink) Write(b []byte) (int, error) {
 		return k.small.Write(b)
 	}
 	if k.file == nil {
-		var err error
+		err := k.store.stillOurs()
+		if err != nil {
+			return 0, err
+		}
 		if k.file, err = createDurable(k.store.fs, k.store.partName(k.key)); err != nil {
 			return 0, err
 		}

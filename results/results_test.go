@@ -580,6 +580,46 @@ func TestAdoptedPartsGiveTheSameTables(t *testing.T) {
 	}
 }
 
+// A directory that is removed, or replaced by another sweep's, gets nothing more.
+func TestDirectoryLostDuringTheRun(t *testing.T) {
+	for name, replaced := range map[string]bool{"removed": false, "replaced": true} {
+		dir := filepath.Join(t.TempDir(), "out")
+		s, err := Open(dir, options(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := runPoint(s, Key{Point: "p3"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(dir, dir+"-away"); err != nil {
+			t.Fatal(err)
+		}
+		if replaced {
+			other, err := Open(dir, options(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+		}
+		for what, err := range map[string]error{"Finalize": s.Finalize(plan()), "a point": runPoint(s, Key{"p0", 1, true})} {
+			if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "another --out") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, Points.File())); err == nil {
+			t.Errorf("%s: a table was written", name)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "nowhere"), link); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Open(link, options(nil)); !errors.Is(err, ErrUnusable) {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+}
+
 func TestAnotherSweepsDirectoryIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, options(nil))

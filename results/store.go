@@ -109,11 +109,12 @@ var (
 	ErrLocked   = errors.New("locked")
 	ErrDamaged  = errors.New("damaged")
 	ErrUnusable = errors.New("cannot hold results")
+	ErrLost     = errors.New("was removed or replaced during the run")
 )
 
 // unusable adds what to do to the refusal of a directory by the system.
 func unusable(dir string, err error) error {
-	for _, cause := range [...]error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR} {
+	for _, cause := range [...]error{fs.ErrPermission, fs.ErrExist, syscall.EROFS, syscall.ENOTDIR, syscall.ELOOP} {
 		if errors.Is(err, cause) {
 			return fmt.Errorf("%s %w: %w: choose another --out", dir, ErrUnusable, err)
 		}
@@ -157,6 +158,20 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(s.pack.close(), s.lock.Close())
+}
+
+// stillOurs refuses to write into a directory that is gone, or that became another's
+// while this process ran: what it would add there belongs to nobody.
+func (s *Store) stillOurs() error {
+	mine, err := s.lock.Stat()
+	if err != nil {
+		return err
+	}
+	there, err := os.Stat(filepath.Join(s.dir, lockFile))
+	if err == nil && os.SameFile(mine, there) {
+		return nil
+	}
+	return fmt.Errorf("%s %w: the points that it held are lost: run the sweep again with another --out", s.dir, ErrLost)
 }
 
 // checkForeign refuses a folder that has files and is no results directory.
