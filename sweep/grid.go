@@ -277,6 +277,9 @@ type writeError struct {
 }
 
 func (e *writeError) Error() string {
+	if errors.Is(e.err, results.ErrLost) {
+		return "point " + e.point + ": cannot write its result: " + e.err.Error()
+	}
 	return "point " + e.point + ": cannot write its result: " + e.err.Error() + "; finished points are kept, run the same command again to continue"
 }
 func (e *writeError) Unwrap() error { return e.err }
