@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -83,8 +84,10 @@ type runner struct {
 	in    *Inputs
 	opt   Options
 	store *results.Store
-	gate  *gate
-	told  chan Update // one token: the state, guarded
+	gate  *memoryGate
+
+	mu    sync.Mutex // guards state, and keeps calls of Options.Progress apart
+	state Update
 }
 
 // Run runs the points of a grid that have no row yet, on opt.Jobs goroutines, and
@@ -100,14 +103,14 @@ func Run(ctx context.Context, g *scenario.Grid, in *Inputs, opt Options) (Tally,
 		return Tally{}, err
 	}
 	defer store.Close()
-	r := &runner{grid: g, in: in, opt: opt, store: store, gate: newGate(opt.MemoryBytes), told: make(chan Update, 1)}
-	todo, state := r.plan()
-	r.told <- state
+	r := &runner{grid: g, in: in, opt: opt, store: store, gate: newMemoryGate(opt.MemoryBytes)}
+	var todo []*scenario.Point
+	todo, r.state = r.plan()
 	runErr := r.runAll(ctx, todo)
 	if err := store.Finalize(r.rows()); err != nil {
 		runErr = errors.Join(runErr, fmt.Errorf("tables of %s: %w", opt.Dir, err))
 	}
-	s := <-r.told
+	s := &r.state // every goroutine has ended
 	t := Tally{Total: s.Total, Done: s.Done, Failed: s.Failed, Skipped: s.Skipped, Ran: s.Ran}
 	if opt.Capture {
 		for _, f := range store.Finished() {
@@ -266,7 +269,7 @@ func (r *runner) point(ctx context.Context, p *scenario.Point) error {
 	if err := part.Commit(row); err != nil {
 		return writing(p, err)
 	}
-	r.tell(p, row)
+	r.report(p, row)
 	return nil
 }
 
@@ -375,9 +378,11 @@ func CostUSD(c *scenario.Cost, run *scenario.Run, out *Outcome) (float64, error)
 	return usd, nil
 }
 
-// tell counts a finished point and hands the state on.
-func (r *runner) tell(p *scenario.Point, row *results.Point) {
-	u := <-r.told
+// report counts a finished point and hands the state on.
+func (r *runner) report(p *scenario.Point, row *results.Point) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := &r.state
 	u.Ran++
 	if row.Status == results.Done {
 		u.Done++
@@ -386,9 +391,8 @@ func (r *runner) tell(p *scenario.Point, row *results.Point) {
 	}
 	u.Point, u.Status, u.Reason = p, row.Status, row.Reason
 	if r.opt.Progress != nil {
-		r.opt.Progress(u)
+		r.opt.Progress(*u)
 	}
-	r.told <- u
 }
 
 // diagnostics is the Planner's view of a tick for the table.

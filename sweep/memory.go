@@ -3,6 +3,8 @@ package sweep
 import (
 	"context"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -43,52 +45,32 @@ func (in *Inputs) bytes(run *scenario.Run, capture bool) int64 {
 	return total
 }
 
-// gate admits points while their memory together stays within a bound. A point
-// that is larger than the bound runs alone.
-type gate struct {
-	bound int64
-	state chan gateState // one token
-	moved chan struct{}  // a nudge that room may have appeared
+// memoryGate admits points while their memory together stays within a bound. A point
+// that is larger than the bound runs alone. The first to ask is the first to be let in.
+type memoryGate struct {
+	bound int64               // bytes; 0: none
+	room  *semaphore.Weighted // nil: no bound
 }
 
-type gateState struct {
-	used    int64
-	running int
-}
-
-func newGate(bound int64) *gate {
-	g := &gate{bound: bound, state: make(chan gateState, 1), moved: make(chan struct{}, 1)}
-	g.state <- gateState{}
+func newMemoryGate(bound int64) *memoryGate {
+	g := &memoryGate{bound: bound}
+	if bound > 0 {
+		g.room = semaphore.NewWeighted(bound)
+	}
 	return g
 }
 
 // enter waits for room, or for ctx to end.
-func (g *gate) enter(ctx context.Context, need int64) error {
-	for {
-		s := <-g.state
-		if g.bound == 0 || s.running == 0 || s.used+need <= g.bound {
-			g.state <- gateState{s.used + need, s.running + 1}
-			g.nudge() // the next in line may fit too
-			return nil
-		}
-		g.state <- s
-		select {
-		case <-g.moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+func (g *memoryGate) enter(ctx context.Context, need int64) error {
+	if g.room == nil {
+		return ctx.Err()
 	}
+	return g.room.Acquire(ctx, min(need, g.bound))
 }
 
-func (g *gate) leave(need int64) {
-	s := <-g.state
-	g.state <- gateState{s.used - need, s.running - 1}
-	g.nudge()
-}
-
-func (g *gate) nudge() {
-	select {
-	case g.moved <- struct{}{}:
-	default:
+// leave gives back what enter took for the same need.
+func (g *memoryGate) leave(need int64) {
+	if g.room != nil {
+		g.room.Release(min(need, g.bound))
 	}
 }

@@ -55,7 +55,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e
 // After ctx ended the answers are incomplete.
 func (in *Inputs) Try(ctx context.Context, trials []Trial, jobs int, memory int64) []TrialResult {
 	out := make([]TrialResult, len(trials))
-	gate := newGate(memory)
+	gate := newMemoryGate(memory)
 	var group errgroup.Group
 	group.SetLimit(max(jobs, 1))
 	for i := range trials {

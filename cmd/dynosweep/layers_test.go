@@ -21,7 +21,7 @@ var layers = []struct {
 }{
 	{"cmd/dynosweep", []string{"internal/document", "internal/spelling", "sweep", "sweep/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/timing", "sim/timing/*"},
 		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
-	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup"}},
+	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup", "golang.org/x/sync/semaphore"}},
 	{"sweep/scenario", []string{"internal/document", "internal/spelling", "sweep/scenario/resolved", "planner", "sim", "sim/*", "sim/timing/*"}, nil},
 	{"sweep/scenario/resolved", nil, nil}, // the types of a text in the results: results/compare may know them
 	{"sweep/recommend", []string{"internal/document", "sweep/scenario", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
