@@ -18,13 +18,13 @@ func FuzzYAML(f *testing.F) {
 	f.Add("reuse:\n- table: moe_perf\n  reason: >-\n    one\n    two\n  list: [a, 'b c', {k: v}]\n")
 	f.Add("a: {b: [c, d}")
 	f.Fuzz(func(t *testing.T, s string) {
-		if doc, err := parseYAML("x.yaml", s); err == nil {
+		if doc, err := parseYAML("x.yaml", []byte(s)); err == nil {
 			parseSlots(doc, "h200_sxm", "vllm")
-			doc.get("gpu", "mem_bw").str()
+			scalarText(doc, "gpu", "mem_bw")
 		} else if !strings.HasPrefix(err.Error(), "x.yaml:") {
 			t.Errorf("no position: %v", err)
 		}
-		parseSystem("x", "x.yaml", s)
+		parseSystem("x", "x.yaml", []byte(s))
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // knownLanes are the kernel names that a walk ranks before the default one.
@@ -153,17 +155,17 @@ func hasLane(stats []laneStat, name string) bool {
 
 // mappedLane is the framework's default kernel for the chip, empty if not known.
 func (b *binder) mappedLane() string {
-	versions := b.lanes.get(b.backend)
-	if versions == nil || versions.kind != mapNode {
+	versions := below(b.lanes, b.backend)
+	if versions == nil || versions.Kind != document.Map {
 		return ""
 	}
 	best := ""
-	for _, v := range versions.keys {
+	for _, v := range versions.Keys {
 		if !slotLess(b.version, v) && (best == "" || slotLess(best, v)) {
 			best = v
 		}
 	}
-	lane, _ := versions.get(best, strconv.Itoa(b.sys.sm)).str()
+	lane, _ := scalarText(versions, best, strconv.Itoa(b.sys.sm))
 	return lane
 }
 

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // entry is an op of a pass. Its value counts scale times.
@@ -27,7 +29,7 @@ func (e *entry) tokens(batch, newTokens int) int {
 type binder struct {
 	sys              *System
 	db               *Database
-	lanes            *node
+	lanes            *document.Node
 	backend, version string
 	mode             Mode
 	attentionBackend string

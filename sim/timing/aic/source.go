@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // backends are the serving frameworks whose schedulers exist.
@@ -20,9 +22,9 @@ type root struct {
 	fsys   fs.FS
 	name   string // for messages
 	packed bool   // tables are the converted ones, versions.txt lists what was measured
-	slotsY *node
-	lanesY *node
-	reuseY *node
+	slotsY *document.Node
+	lanesY *document.Node
+	reuseY *document.Node
 	// measured[system][backend] are the versions with a directory, in no order.
 	measured map[string]map[string][]string
 	systems  []string // sorted
@@ -68,7 +70,7 @@ func newRoot(fsys fs.FS, name string, packed bool) (*root, error) {
 	r := &root{fsys: fsys, name: name, packed: packed, measured: map[string]map[string][]string{}}
 	for _, doc := range []struct {
 		file string
-		into **node
+		into **document.Node
 		must bool
 	}{
 		{"query_versions.yaml", &r.slotsY, true},
@@ -82,7 +84,7 @@ func newRoot(fsys fs.FS, name string, packed bool) (*root, error) {
 			}
 			continue
 		}
-		if *doc.into, err = parseYAML(doc.file, string(data)); err != nil {
+		if *doc.into, err = parseYAML(doc.file, data); err != nil {
 			return nil, fmt.Errorf("systems path %s: %w", name, err)
 		}
 	}
@@ -155,7 +157,7 @@ func (r *root) system(name string) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSystem(name, name+".yaml", string(data))
+	return parseSystem(name, name+".yaml", data)
 }
 
 // slots returns the version slots, with next derived from what any system without an
@@ -169,7 +171,7 @@ func (r *root) slots(system, backend string) (slots, error) {
 		return s, nil
 	}
 	for _, name := range r.systems {
-		if r.slotsY.get("overrides", name) != nil {
+		if below(r.slotsY, "overrides", name) != nil {
 			continue
 		}
 		sys, err := r.system(name)
@@ -278,17 +280,17 @@ func (r *root) reused(sys *System, backend, version, name string) ([]string, err
 		if err != nil {
 			return nil, err
 		}
-		doc, err := parseYAML(p, string(data))
+		doc, err := parseYAML(p, data)
 		if err != nil {
 			return nil, err
 		}
-		list := doc.get("reuse")
+		list := below(doc, "reuse")
 		if list == nil {
 			continue
 		}
-		for _, e := range list.items {
-			t, _ := e.get("table").str()
-			v, ok := e.get("from_version").str()
+		for _, e := range list.Items {
+			t, _ := scalarText(e, "table")
+			v, ok := scalarText(e, "from_version")
 			if t == name && ok {
 				out = append(out, v)
 			}
@@ -300,33 +302,28 @@ func (r *root) reused(sys *System, backend, version, name string) ([]string, err
 // shared returns the kernel sources whose rows a backend may take from another one,
 // nil if none.
 func (r *root) shared(backend, other, name string) map[string]bool {
-	groups := r.reuseY.get("groups")
+	groups := below(r.reuseY, "groups")
 	if backend == other || groups == nil {
 		return nil
 	}
 	var keep map[string]bool
-	for _, g := range groups.items {
-		file, _ := g.get("op_file").str()
-		tier, _ := g.get("tier").str()
+	for _, g := range groups.Items {
+		file, _ := scalarText(g, "op_file")
+		tier, _ := scalarText(g, "tier")
 		if file != name+".parquet" || (tier != "shared" && tier != "shared_fallback") {
 			continue
 		}
-		frameworks := g.get("frameworks")
-		if !frameworks.has(backend) || !frameworks.has(other) {
+		frameworks := below(g, "frameworks")
+		if !holds(frameworks, backend) || !holds(frameworks, other) {
 			continue
 		}
 		if keep == nil {
 			keep = map[string]bool{}
 		}
-		kernel, _ := g.get("kernel_source").str()
+		kernel, _ := scalarText(g, "kernel_source")
 		keep[kernel] = true
 	}
 	return keep
-}
-
-// has reports whether a sequence holds a scalar.
-func (n *node) has(text string) bool {
-	return n != nil && slices.ContainsFunc(n.items, func(e *node) bool { return e.kind == scalarNode && e.text == text })
 }
 
 // table loads and merges one table; nil when no source has rows.

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // System is a GPU system as its YAML file describes it. Bandwidths are bytes per
@@ -35,7 +37,7 @@ type System struct {
 // yamlNumbers reads required and optional numbers and keeps the first error.
 type yamlNumbers struct {
 	file string
-	root *node
+	root *document.Node
 	err  error
 }
 
@@ -47,7 +49,7 @@ func (y *yamlNumbers) fault(path []string, format string, args ...any) {
 }
 
 func (y *yamlNumbers) optional(def float64, path ...string) float64 {
-	text, ok := y.root.get(path...).str()
+	text, ok := scalarText(y.root, path...)
 	if !ok {
 		return def
 	}
@@ -66,7 +68,7 @@ func (y *yamlNumbers) positive(path ...string) float64 {
 	return v
 }
 
-func parseSystem(name, file, data string) (*System, error) {
+func parseSystem(name, file string, data []byte) (*System, error) {
 	root, err := parseYAML(file, data)
 	if err != nil {
 		return nil, err
@@ -94,11 +96,11 @@ func parseSystem(name, file, data string) (*System, error) {
 			s.flops[class] = v
 		}
 	}
-	s.dataDir, _ = root.get("data_dir").str()
-	s.ncclVersion, _ = root.get("misc", "nccl_version").str()
-	s.onecclVersion, _ = root.get("misc", "oneccl_version").str()
-	if m := root.get("misc", "nccl_mem"); m != nil && m.kind == mapNode {
-		for _, k := range m.keys {
+	s.dataDir, _ = scalarText(root, "data_dir")
+	s.ncclVersion, _ = scalarText(root, "misc", "nccl_version")
+	s.onecclVersion, _ = scalarText(root, "misc", "oneccl_version")
+	if m := below(root, "misc", "nccl_mem"); m != nil && m.Kind == document.Map {
+		for _, k := range m.Keys {
 			gpus, err := strconv.Atoi(k)
 			if err != nil {
 				return nil, fmt.Errorf("%s: misc.nccl_mem: not a GPU count: %q", file, k)

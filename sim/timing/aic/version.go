@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/document"
 )
 
 // slots are the versions of one backend that may be asked for on one system; an
@@ -26,19 +28,19 @@ func (s slots) String() string {
 }
 
 // parseSlots reads query_versions.yaml for one system and backend.
-func parseSlots(doc *node, system, backend string) (slots, bool) {
-	read := func(n *node) slots {
+func parseSlots(doc *document.Node, system, backend string) (slots, bool) {
+	read := func(n *document.Node) slots {
 		var s slots
-		s.current, _ = n.get("current").str()
-		s.previous, _ = n.get("previous").str()
+		s.current, _ = scalarText(n, "current")
+		s.previous, _ = scalarText(n, "previous")
 		return s
 	}
-	if n := doc.get("overrides", system, backend); n != nil {
+	if n := below(doc, "overrides", system, backend); n != nil {
 		s := read(n)
 		s.override = true
 		return s, s.current != ""
 	}
-	if n := doc.get("defaults", backend); n != nil {
+	if n := below(doc, "defaults", backend); n != nil {
 		s := read(n)
 		return s, s.current != ""
 	}
