@@ -103,8 +103,9 @@ func (s *Sim) syncEvents(p *pool) error {
 	if !p.placement.WantsEvents() {
 		return nil
 	}
-	for _, w := range p.present {
-		if w.inRun && w.runEvents {
+	for id := p.eventRuns.first(0); id >= 0; id = p.eventRuns.first(id) {
+		p.eventRuns.clear(id)
+		if w := p.workers[id]; w != nil && w.inRun && w.runEvents {
 			if err := s.settle(w); err != nil {
 				return err
 			}

@@ -27,6 +27,7 @@ type pool struct {
 	workers       []*worker                   // [id]; nil once removed, ids are never used again
 	present       []*worker                   // those not removed, ids ascending
 	ready         bitset                      // idle workers that may have work
+	eventRuns     bitset                      // workers whose decode run emits KV events and was not settled since it began
 	draining      int
 	alive         int // active + starting + draining
 	active        int

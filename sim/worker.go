@@ -132,6 +132,9 @@ func (s *Sim) startRun(w *worker) bool {
 		return false
 	}
 	w.inRun, w.runEvents = true, events
+	if events {
+		w.pool.eventRuns.set(w.id)
+	}
 	w.published, w.committed = 0, 0
 	w.startMs, w.endMs = s.nowMs, w.ends[len(w.ends)-1]
 	return true

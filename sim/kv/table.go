@@ -21,16 +21,20 @@ type cell struct {
 	value int32 // 0: empty
 }
 
-const minCells = 64
+const (
+	minCells = 64
+	nearBits = 3 // aligned runs of so many bits of key are neighbours
+)
 
 // Len is the number of keys.
 func (t *Table) Len() int { return t.used }
 
-// home spreads runs and strides of keys alike.
+// home spreads strides of keys, and keeps runs side by side, so that those who go
+// through a run of keys fetch few cache lines.
 func (t *Table) home(key uint64) int {
-	h := key * 0x9E3779B97F4A7C15
+	h := (key >> nearBits) * 0x9E3779B97F4A7C15
 	h ^= h >> 29
-	return int((h * 0xBF58476D1CE4E5B9) >> t.shift)
+	return int((h*0xBF58476D1CE4E5B9)>>t.shift)&^(1<<nearBits-1) | int(key&(1<<nearBits-1))
 }
 
 // Get returns the number of key, 0 if it has none.
@@ -48,6 +52,12 @@ func (t *Table) Get(key uint64) int32 {
 
 // Put sets the number of key, new or not.
 func (t *Table) Put(key uint64, value int32) {
+	*t.Ref(key) = value
+}
+
+// Ref returns where the number of key is kept, 0 if it is new: the caller then has to
+// set it. It is valid until the next call.
+func (t *Table) Ref(key uint64) *int32 {
 	if 2*(t.used+1) > len(t.cells) {
 		t.grow()
 	}
@@ -58,8 +68,9 @@ func (t *Table) Put(key uint64, value int32) {
 	}
 	if t.cells[i].value == 0 {
 		t.used++
+		t.cells[i].key = key
 	}
-	t.cells[i] = cell{key, value}
+	return &t.cells[i].value
 }
 
 // Drop forgets key, which is there. A later cell of the probe run moves into the

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/dynosweep/dynosweep/sim/kv"
 )
@@ -10,15 +11,10 @@ import (
 type rank struct {
 	Rank
 	eligible bool
-	blocks   refcount // prompt blocks of live requests, if sharing counts
-	unique   int64    // prompt blocks of live requests, if it does not
-	requests int32    // live requests
+	blocks   int64 // prompt blocks of live requests, equal ones once if sharing counts
+	requests int32 // live requests
 	prefill  prefillFIFO
 }
-
-// activeBlocks is the decode load in blocks: distinct prompt blocks of the live
-// requests. Output never adds.
-func (r *rank) activeBlocks() int64 { return r.blocks.distinct + r.unique }
 
 // entry is the booking of one request slot of the run.
 type entry struct {
@@ -46,7 +42,7 @@ type book struct {
 	tracking  tracking
 	prefill   bool    // whether prefill load is booked at all
 	ranks     []rank  // [slot]
-	live      index   // which ranks serve a live request with a block
+	index     *index  // of the router: which ranks serve a live request with a block
 	entries   []entry // [request]
 	estimator Estimator
 }
@@ -72,9 +68,9 @@ func (b *book) admit(a admission, p *kv.Prompt, nowNs int64) {
 	switch b.tracking {
 	case shared:
 		e.prompt = *p
-		r.blocks.retain(p, a.blocks, &b.live, a.slot)
+		r.blocks += b.index.retain(p, a.blocks, a.slot)
 	case unshared:
-		r.unique += int64(a.blocks)
+		r.blocks += int64(a.blocks)
 	}
 	r.requests++
 	cached := min(a.cached, int64(a.isl))
@@ -119,9 +115,9 @@ func (b *book) terminal(req int32, nowNs int64) {
 	b.dropPrefill(&r.prefill, req, nowNs)
 	switch b.tracking {
 	case shared:
-		r.blocks.release(&e.prompt, e.blocks, &b.live, e.slot)
+		r.blocks -= b.index.release(&e.prompt, e.blocks, e.slot)
 	case unshared:
-		r.unique -= int64(e.blocks)
+		r.blocks -= int64(e.blocks)
 	}
 	r.requests--
 	e.slot, e.prompt = -1, kv.Prompt{}
@@ -137,7 +133,7 @@ func (b *book) evict(slot int32, nowNs int64) {
 }
 
 // check returns the first law that the book breaks: counts per rank equal what its
-// entries say, and the live index holds exactly the blocks with holders.
+// entries say, and the index holds exactly the live blocks, as often as they are.
 func (b *book) check() error {
 	type sums struct {
 		requests   int32
@@ -159,27 +155,38 @@ func (b *book) check() error {
 		}
 		s.blockTouch += int64(e.blocks)
 	}
-	pairs := int64(0)
+	pairs, holders := b.liveBlocks()
 	for slot := range b.ranks {
 		r, s := &b.ranks[slot], want[slot]
 		if r.requests != s.requests || r.prefill.sum != s.tokens || r.prefill.unmodeled != s.unmodeled {
 			return fmt.Errorf("router: rank %v books %d requests, %d tokens, %d unmodeled; its entries say %+v",
 				r.Rank, r.requests, r.prefill.sum, r.prefill.unmodeled, s)
 		}
-		holders := r.unique
-		for _, n := range r.blocks.count {
-			holders += int64(n)
+		if b.tracking == shared && (r.blocks != pairs[slot] || holders[slot] != s.blockTouch) {
+			return fmt.Errorf("router: rank %v books %d blocks, the index has %d, held %d times; its entries %d",
+				r.Rank, r.blocks, pairs[slot], holders[slot], s.blockTouch)
 		}
-		if b.tracking != untracked && holders != s.blockTouch {
-			return fmt.Errorf("router: rank %v has %d block holders, its entries %d", r.Rank, holders, s.blockTouch)
+		if b.tracking == unshared && r.blocks != s.blockTouch {
+			return fmt.Errorf("router: rank %v books %d blocks, its entries %d", r.Rank, r.blocks, s.blockTouch)
 		}
-		pairs += r.blocks.distinct
-	}
-	for _, number := range b.live.table.All() {
-		pairs -= int64(b.live.pages[number].pairs)
-	}
-	if pairs != 0 {
-		return fmt.Errorf("router: live index misses %d (block, rank) pairs", pairs)
 	}
 	return nil
+}
+
+// liveBlocks counts, for every slot, the live blocks in the index and the requests
+// that hold them.
+func (b *book) liveBlocks() (pairs, holders []int64) {
+	pairs, holders = make([]int64, len(b.ranks)), make([]int64, len(b.ranks))
+	x := b.index
+	for _, number := range x.table.All() {
+		for _, h := range x.list(&x.pages[number].live) {
+			n := int64(bits.OnesCount8(h.blocks()))
+			pairs[h.slot()] += n
+			holders[h.slot()] += n
+			for _, more := range x.counts[x.repeats.Get(repeatKey(number, h.slot()))] {
+				holders[h.slot()] += int64(more)
+			}
+		}
+	}
+	return pairs, holders
 }

@@ -40,7 +40,7 @@ type KV struct {
 
 	book    book
 	queue   queue
-	index   index
+	index   *index
 	lag     lagQueue
 	ties    rng.PCG
 	softmax rng.PCG
@@ -58,9 +58,8 @@ type KV struct {
 	needsPrefill bool // pick.prefill is kept
 
 	// Scratch of one placement.
-	query  query
-	cached leads  // leading blocks in the index
-	live   leads  // leading blocks of live prompts
+	cached query  // leading blocks that were announced
+	live   query  // leading blocks of live prompts
 	loads  []load // [candidate], where each is looked at
 	cost   []float64
 	weight []float64
@@ -84,10 +83,10 @@ func NewKV(o Options) (*KV, error) {
 	cfg := o.Config.derive(o.Side)
 	k := &KV{cfg: cfg, side: o.Side, blockSize: int32(o.BlockSize), dpSize: int32(o.DPSize), lagMs: o.EventLagMs,
 		batchTokens: float64(o.MaxBatchedTokens),
-		index:       newIndex(), queue: newQueue(cfg.Profile.Classes),
-		book:    book{live: newIndex(), prefill: cfg.TrackPrefillTokens, estimator: cfg.Estimator},
-		ties:    rng.Stream(o.Seed, "router ties "+o.Side.String()),
-		softmax: rng.Stream(o.Seed, "router softmax "+o.Side.String())}
+		queue:       newQueue(cfg.Profile.Classes),
+		book:        book{index: newIndex(), prefill: cfg.TrackPrefillTokens, estimator: cfg.Estimator},
+		ties:        rng.Stream(o.Seed, "router ties "+o.Side.String()),
+		softmax:     rng.Stream(o.Seed, "router softmax "+o.Side.String())}
 	if o.MaxBatchedTokens == 0 {
 		k.batchTokens = unlimitedBatch
 	}
@@ -99,6 +98,7 @@ func NewKV(o Options) (*KV, error) {
 	default:
 		k.book.tracking = unshared
 	}
+	k.index = k.book.index
 	k.preparePick()
 	return k, nil
 }
@@ -133,7 +133,7 @@ func (k *KV) overlaps(r Request) {
 		k.cached.reset(k.index.words)
 		return
 	}
-	k.query.match(&k.index, r.Prompt, r.ISL/k.blockSize, &k.cached)
+	k.index.match(r.Prompt, r.ISL/k.blockSize, &k.cached, nil)
 }
 
 // bestCached is the largest number of a request's tokens cached at a candidate.
@@ -184,9 +184,9 @@ func (k *KV) admit(req, isl int32, p *kv.Prompt, nowMs float64) (Route, error) {
 func (k *KV) place(isl int32, p *kv.Prompt, nowNs int64) (load, error) {
 	a := ask{isl: isl, blocks: isl / k.blockSize, requestBlocks: float64(max(ceilDiv(isl, k.blockSize), 1))}
 	if k.book.tracking == shared {
-		k.query.match(&k.book.live, p, a.blocks, &k.live)
+		k.index.match(p, a.blocks, nil, &k.live)
 	} else {
-		k.live.reset(k.book.live.words)
+		k.live.reset(k.index.words)
 	}
 	if k.book.tracking == untracked {
 		a.blocks = 0
@@ -298,14 +298,14 @@ func (k *KV) applyDue(nowMs float64) {
 // hold, or a removed block that it does not hold, is an engine's bug.
 func (k *KV) apply(slot int32, ev *kv.Events) {
 	for _, v := range ev.Items {
-		if v.Stored && v.HasParent && !k.index.has(v.Parent, slot) {
+		if v.Stored && v.HasParent && !k.index.caches(v.Parent, slot) {
 			panic(fmt.Sprintf("router: rank %+v stored a block behind %#x, which it does not hold",
 				k.book.ranks[slot].Rank, uint64(v.Parent)))
 		}
 		if v.Stored {
 			for ids := ev.BlocksOf(v); len(ids) > 0; {
 				n := pageRun(ids)
-				k.index.addRun(ids[0], n, slot)
+				k.index.store(ids[0], n, slot)
 				ids = ids[n:]
 			}
 			continue
@@ -316,7 +316,7 @@ func (k *KV) apply(slot int32, ev *kv.Events) {
 				n = pageRunDown(ids)
 				first = ids[n-1]
 			}
-			if !k.index.removeRun(first, n, slot) {
+			if !k.index.evict(first, n, slot) {
 				panic(fmt.Sprintf("router: rank %+v removed one of %d blocks from %#x on, which it does not hold",
 					k.book.ranks[slot].Rank, n, uint64(first)))
 			}
@@ -388,13 +388,12 @@ func (k *KV) allocateSlot() int32 {
 		k.freeSlots = k.freeSlots[:n-1]
 		return slot
 	}
-	k.book.ranks = append(k.book.ranks, rank{blocks: newRefcount(), prefill: prefillFIFO{front: -1, back: -1}})
+	k.book.ranks = append(k.book.ranks, rank{prefill: prefillFIFO{front: -1, back: -1}})
 	n := len(k.book.ranks)
 	if n > mostSlots {
 		panic(fmt.Sprintf("router: more than %d ranks", mostSlots))
 	}
 	k.index.widen(n)
-	k.book.live.widen(n)
 	k.pick.load.widen(n)
 	k.pick.prefill.widen(n)
 	for 64*len(k.eligibleSet) < n {

@@ -133,41 +133,58 @@ func (f *frozen) forget(slot int32) {
 	}
 }
 
+// match answers two questions: how many leading blocks of a prompt each slot
+// announced as cached, without a gap, and how many are live on it. A question whose
+// answer is nil is not asked.
+func (x *index) match(prompt *kv.Prompt, blocks int32, cached, live *query) {
+	if x.table.Len() == 0 {
+		blocks = 0
+	}
+	walksCached, walksLive := cached.begin(x), live.begin(x)
+	runs := pageRuns{prompt: prompt, end: blocks}
+	for first, n := runs.next(); n > 0; first, n = runs.next() {
+		number := x.table.Get(kv.PageKey(first))
+		if number == 0 {
+			break
+		}
+		p, place := &x.pages[number], kv.Place(first)
+		walksCached = walksCached && cached.page(&p.cached, place, n)
+		walksLive = walksLive && live.page(&p.live, place, n)
+		if !walksCached && !walksLive {
+			break
+		}
+	}
+	cached.end()
+	live.end()
+}
+
 // query walks a prompt and drops slots at their first gap. While many slots are
 // left they are a bitset, then a list.
 type query struct {
+	leads
 	index *index
-	to    *leads
-	at    int32    // blocks walked
+	at    int32    // blocks walked; 0 also once all slots are told
 	alive []uint64 // slots that hold all of them, unless few
 	count int      // of alive
 	few   bool     // list holds the slots instead
 	list  []int32  // ascending
 }
 
-// match answers how many of the first blocks full blocks of a prompt each slot
-// holds, without a gap.
-func (q *query) match(x *index, p *kv.Prompt, blocks int32, to *leads) {
-	to.reset(x.words)
-	if x.table.Len() == 0 {
-		return
+// begin starts a walk; false for nil.
+func (q *query) begin(x *index) bool {
+	if q == nil {
+		return false
 	}
-	q.index, q.to, q.at, q.few = x, to, 0, false
-	runs := pageRuns{prompt: p, end: blocks}
-	for first, n := runs.next(); n > 0; first, n = runs.next() {
-		number := x.table.Get(kv.PageKey(first))
-		if number == 0 || !q.page(&x.pages[number], kv.Place(first), n) {
-			break
-		}
-	}
-	if q.at > 0 {
-		q.end()
-	}
+	q.reset(x.words)
+	q.index, q.at, q.few = x, 0, false
+	return true
 }
 
 // page walks n blocks of a page from a place on; false if no slot is left.
-func (q *query) page(p *page, place, n int32) bool {
+func (q *query) page(p *holderSet, place, n int32) bool {
 	switch {
+	case p.holders == 0:
+		return false
 	case q.at == 0 && p.holders == dense:
 		row := q.index.row(p) + int(place)*q.index.words
 		q.alive = append(q.alive[:0], q.index.bits[row:row+q.index.words]...)
@@ -182,7 +199,7 @@ func (q *query) page(p *page, place, n int32) bool {
 		return q.rows(p, place+1, n-1)
 	case q.at == 0:
 		q.list, q.few = q.list[:0], true
-		for _, h := range q.index.holders(p) {
+		for _, h := range q.index.of(p) {
 			if h.blocks()>>place&1 != 0 {
 				q.list = append(q.list, h.slot())
 			}
@@ -193,12 +210,12 @@ func (q *query) page(p *page, place, n int32) bool {
 	case p.holders == dense:
 		return q.rows(p, place, n)
 	}
-	q.narrow(q.index.holders(p), place)
+	q.narrow(q.index.of(p), place)
 	return q.listed(p, place, n)
 }
 
 // rows walks blocks of a dense page with a bitset.
-func (q *query) rows(p *page, place, n int32) bool {
+func (q *query) rows(p *holderSet, place, n int32) bool {
 	words := q.index.words
 	at := q.index.row(p) + int(place)*words
 	for ; n > 0; n-- {
@@ -230,11 +247,11 @@ func (q *query) rows(p *page, place, n int32) bool {
 // leave tells the slots that are not in a row, so many, and drops them.
 func (q *query) leave(row []uint64, gone int) {
 	if gone > crowd {
-		q.to.level(q.alive, q.at)
+		q.level(q.alive, q.at)
 	}
 	for w, alive := range q.alive {
 		if gone <= crowd {
-			q.to.putAll(alive&^row[w], w, q.at)
+			q.putAll(alive&^row[w], w, q.at)
 		}
 		q.alive[w] = alive & row[w]
 	}
@@ -252,19 +269,19 @@ func (q *query) narrow(holders []holder, place int32) {
 	}
 	gone := q.count - len(q.list)
 	if gone > crowd {
-		q.to.level(q.alive, q.at)
+		q.level(q.alive, q.at)
 		return
 	}
 	for _, slot := range q.list {
 		q.alive[slot>>6] &^= 1 << (slot & 63)
 	}
 	for w, set := range q.alive {
-		q.to.putAll(set, w, q.at)
+		q.putAll(set, w, q.at)
 	}
 }
 
 // listed walks blocks of a page with a list.
-func (q *query) listed(p *page, place, n int32) bool {
+func (q *query) listed(p *holderSet, place, n int32) bool {
 	left := q.list[:0]
 	for _, slot := range q.list {
 		lasts := int32(bits.TrailingZeros8(^(q.index.held(p, slot) >> place)))
@@ -272,7 +289,7 @@ func (q *query) listed(p *page, place, n int32) bool {
 		case lasts >= n:
 			left = append(left, slot)
 		case q.at+lasts > 0:
-			q.to.put(slot, q.at+lasts)
+			q.put(slot, q.at+lasts)
 		}
 	}
 	q.list = left
@@ -283,15 +300,16 @@ func (q *query) listed(p *page, place, n int32) bool {
 // end tells the slots that are left.
 func (q *query) end() {
 	switch {
+	case q == nil || q.at == 0:
 	case q.few:
 		for _, slot := range q.list {
-			q.to.put(slot, q.at)
+			q.put(slot, q.at)
 		}
 	case q.count > crowd:
-		q.to.level(q.alive, q.at)
+		q.level(q.alive, q.at)
 	default:
 		for w, set := range q.alive {
-			q.to.putAll(set, w, q.at)
+			q.putAll(set, w, q.at)
 		}
 	}
 }

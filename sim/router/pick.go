@@ -92,7 +92,7 @@ func (k *KV) loaded(slot int32) {
 		k.pick.prefill.set(slot, math.Inf(1))
 		return
 	}
-	key := float64(r.activeBlocks()) + k.cfg.ActiveRequestWeight*float64(r.requests)
+	key := float64(r.blocks) + k.cfg.ActiveRequestWeight*float64(r.requests)
 	if k.cfg.TrackPrefillTokens {
 		key += k.cfg.PrefillScale * float64(r.prefill.sum) / float64(k.blockSize)
 	}
@@ -137,7 +137,7 @@ func (k *KV) pickLoad(a *ask) (load, bool) {
 // blocks and shares so many live ones.
 func (k *KV) loadOf(slot, cached, live int32, a *ask) load {
 	r := &k.book.ranks[slot]
-	return load{slot: slot, prefill: r.prefill.sum, blocks: r.activeBlocks() + int64(a.blocks-live),
+	return load{slot: slot, prefill: r.prefill.sum, blocks: r.blocks + int64(a.blocks-live),
 		live: r.requests, cached: cached}
 }
 

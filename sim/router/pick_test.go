@@ -264,7 +264,7 @@ func TestIndexMemoryFollowsPairs(t *testing.T) {
 			pairs := 0
 			for page := range 4000 {
 				for h := range min(holders(page), slots) {
-					x.addRun(kv.BlockID(page*kv.PageSize), kv.PageSize, int32((h*31+page)%slots))
+					x.store(kv.BlockID(page*kv.PageSize), kv.PageSize, int32((h*31+page)%slots))
 					pairs += kv.PageSize
 				}
 			}
@@ -272,9 +272,9 @@ func TestIndexMemoryFollowsPairs(t *testing.T) {
 			for cells < 2*x.table.Len() {
 				cells *= 2
 			}
-			bytes := 16*cells + 16*cap(x.pages) + 4*cap(x.lists.all) + 8*cap(x.bits)
-			for class := range x.lists.free {
-				bytes += 4 * cap(x.lists.free[class])
+			bytes := 16*cells + 36*cap(x.pages) + 4*cap(x.lists) + 8*cap(x.bits)
+			for class := range x.free {
+				bytes += 4 * cap(x.free[class])
 			}
 			if each := float64(bytes) / float64(pairs); each > 64 {
 				t.Errorf("%d slots, %s: %.1f bytes a pair", slots, name, each)
@@ -311,25 +311,25 @@ func TestIndexKeepsASetOfPairs(t *testing.T) {
 					}
 				}
 			case grows:
-				x.addRun(first, n, slot)
+				x.store(first, n, slot)
 				for i := range kv.BlockID(n) {
 					want[pair{first + i, slot}] = true
 				}
 			case all:
-				if !x.removeRun(first, n, slot) {
+				if !x.evict(first, n, slot) {
 					t.Fatalf("step %d: %d blocks from %d of slot %d were there", step, n, first, slot)
 				}
 				for i := range kv.BlockID(n) {
 					delete(want, pair{first + i, slot})
 				}
 			}
-			if x.has(first, slot) != want[pair{first, slot}] {
-				t.Fatalf("step %d: block %d, slot %d: %v", step, first, slot, x.has(first, slot))
+			if x.caches(first, slot) != want[pair{first, slot}] {
+				t.Fatalf("step %d: block %d, slot %d: %v", step, first, slot, x.caches(first, slot))
 			}
 		}
 		pairs := 0
 		for _, number := range x.table.All() {
-			pairs += int(x.pages[number].pairs)
+			pairs += int(x.pages[number].cached.pairs)
 		}
 		if pairs != len(want) {
 			t.Errorf("%d slots: %d pairs, want %d", slots, pairs, len(want))
