@@ -32,6 +32,7 @@ import (
 	"strings"
 
 	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // ErrInput is the class of errors that the reader of a report can mend: a path, an
@@ -228,52 +229,29 @@ func axisText(c *results.Series, row int) string {
 
 // read takes what is wanted out of a resolved configuration.
 func (s *Setup) read(config string) error {
-	type role struct {
-		Engine struct {
-			Timing struct {
-				Type   string `json:"type"`
-				Config struct {
-					System string `json:"system"`
-				} `json:"config"`
-			} `json:"timing_model"`
-		} `json:"engine"`
-		Capacity *struct {
-			Model struct {
-				System string `json:"system"`
-			} `json:"model"`
-		} `json:"capacity"`
-	}
-	var doc struct {
-		Engine  *role           `json:"engine"`
-		Prefill *role           `json:"prefill_engine"`
-		Decode  *role           `json:"decode_engine"`
-		Planner json.RawMessage `json:"planner"`
-		SLA     SLA             `json:"sla"`
-	}
 	if config == "" || config == "null" {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(config), &doc); err != nil {
+	var c resolved.Config
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
 		return err
 	}
-	system := func(r *role) string {
+	system := func(r *resolved.Role) string {
 		if r == nil {
 			return ""
 		}
 		s.Estimated = s.Estimated || r.Capacity != nil
-		s.Polynomial = s.Polynomial || r.Engine.Timing.Type == "polynomial"
-		if r.Capacity != nil {
-			return r.Capacity.Model.System
-		}
-		return r.Engine.Timing.Config.System
+		s.Polynomial = s.Polynomial || r.Engine.TimingModel.Type == resolved.Polynomial
+		return r.System()
 	}
-	s.Disaggregated = doc.Prefill != nil
-	s.PrefillSystem, s.DecodeSystem = system(doc.Prefill), system(doc.Decode)
-	if doc.Engine != nil {
-		s.DecodeSystem = system(doc.Engine)
+	s.Disaggregated, s.Planner = c.PrefillEngine != nil, c.Planner != nil
+	s.PrefillSystem, s.DecodeSystem = system(c.PrefillEngine), system(c.DecodeEngine)
+	if c.Engine != nil {
+		s.DecodeSystem = system(c.Engine)
 	}
-	s.Planner = len(doc.Planner) > 0 && string(doc.Planner) != "null"
-	s.SLA = doc.SLA
+	if b := c.SLA; b != nil {
+		s.SLA = SLA{TTFTMs: b.TTFTMs, ITLMs: b.ITLMs, E2EMs: b.E2EMs}
+	}
 	return nil
 }
 

@@ -4,94 +4,84 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // measure is the AIPerf command that offers the same load.
-func (d *Deployment) measure(w map[string]any) {
+func (d *Deployment) measure(w *resolved.Workload) {
 	d.AIPerf = []string{"aiperf", "profile", "--model", d.Model, "--url", "localhost:8000", "--endpoint-type", "chat", "--streaming"}
-	text := func(key string) string {
-		switch v := w[key].(type) {
-		case float64:
-			return strconv.FormatFloat(v, 'f', -1, 64)
-		case string:
-			return v
-		}
-		return ""
-	}
-	add := func(flag, value string) {
-		if value != "" {
-			d.AIPerf = append(d.AIPerf, flag, value)
-		}
-	}
-	if text("type") != "synthetic" {
-		d.measureTrace(w, text)
+	if w.Synthetic == nil {
+		d.measureTrace(w.Trace)
 		return
 	}
-	add("--synthetic-input-tokens-mean", text("input_tokens"))
+	s := w.Synthetic
+	add := func(flag, value string) { d.AIPerf = append(d.AIPerf, flag, value) }
+	add("--synthetic-input-tokens-mean", strconv.Itoa(s.InputTokens))
 	add("--synthetic-input-tokens-stddev", "0")
-	add("--output-tokens-mean", text("output_tokens"))
+	add("--output-tokens-mean", strconv.Itoa(s.OutputTokens))
 	add("--output-tokens-stddev", "0")
 	add("--extra-inputs", "ignore_eos:true")
-	add("--request-count", text("requests"))
-	add("--concurrency", text("concurrency"))
-	speedup, _ := w["arrival_speedup"].(float64)
-	if rate, ok := w["request_rate"].(float64); ok {
-		add("--request-rate", strconv.FormatFloat(rate*speedup, 'g', -1, 64))
+	add("--request-count", strconv.Itoa(s.Requests))
+	if s.Concurrency != nil {
+		add("--concurrency", strconv.Itoa(*s.Concurrency))
+	}
+	speedup := 1.0
+	if s.ArrivalSpeedup != nil {
+		speedup = *s.ArrivalSpeedup
+	}
+	if s.RequestRate != nil {
+		add("--request-rate", strconv.FormatFloat(*s.RequestRate*speedup, 'g', -1, 64))
 		add("--request-rate-mode", "poisson")
 	}
-	if ms, ok := w["arrival_interval_ms"].(float64); ok && ms > 0 {
-		add("--request-rate", strconv.FormatFloat(1000*speedup/ms, 'g', -1, 64))
+	if ms := s.ArrivalIntervalMs; ms != nil && *ms > 0 {
+		add("--request-rate", strconv.FormatFloat(1000*speedup / *ms, 'g', -1, 64))
 		add("--request-rate-mode", "constant")
 	}
-	if ratio, ok := w["shared_prefix_ratio"].(float64); ok && ratio > 0 {
-		d.AIPerf = append(d.AIPerf, "--num-prefix-prompts", text("num_prefix_groups"))
-		if n, ok := w["input_tokens"].(float64); ok {
-			add("--prefix-prompt-length", strconv.Itoa(int(n*ratio)))
-		}
+	if s.SharedPrefixRatio > 0 {
+		add("--num-prefix-prompts", strconv.Itoa(s.NumPrefixGroups))
+		add("--prefix-prompt-length", strconv.Itoa(int(float64(s.InputTokens)*s.SharedPrefixRatio)))
 		d.Notes = append(d.Notes, "AIPerf puts the shared prefix before the prompt: lower the mean by it to keep the prompt's length")
 	}
 }
 
 // measureTrace is the AIPerf command for a trace. A trace that is compressed, sped up
 // or cut is converted first.
-func (d *Deployment) measureTrace(w map[string]any, text func(string) string) {
-	var paths []string
-	files, _ := w["trace"].([]any)
-	for _, f := range files {
-		m, _ := f.(map[string]any)
-		path, _ := m["path"].(string)
-		paths = append(paths, path)
+func (d *Deployment) measureTrace(w *resolved.Trace) {
+	convert := []string{"dynosweep", "trace", "convert", "--format", w.Format}
+	for _, f := range w.Trace {
+		convert = append(convert, f.Path)
 	}
-	convert := append([]string{"dynosweep", "trace", "convert", "--format", text("format")}, paths...)
-	plain := len(paths) == 1 && text("format") == "mooncake" && !strings.HasSuffix(paths[0], ".gz")
-	speedup, _ := w["arrival_speedup"].(float64)
-	if speedup != 1 && speedup > 0 && text("concurrency") == "" {
-		convert, plain = append(convert, "--speedup", text("arrival_speedup")), false
+	plain := len(w.Trace) == 1 && w.Format == "mooncake" && !strings.HasSuffix(w.Trace[0].Path, ".gz")
+	speedup := 1.0
+	if w.ArrivalSpeedup != nil && w.Concurrency == nil {
+		speedup = *w.ArrivalSpeedup
 	}
-	if ms, ok := w["max_sim_time_ms"].(float64); ok && text("concurrency") == "" {
-		if speedup <= 0 {
-			speedup = 1
-		}
-		convert, plain = append(convert, "--until-seconds", strconv.FormatFloat(ms/1000*speedup, 'g', -1, 64)), false
-	} else if ok {
-		d.Notes = append(d.Notes, fmt.Sprintf("the simulation stopped at %g s: stop AIPerf there", ms/1000))
+	if speedup != 1 {
+		convert, plain = append(convert, "--speedup", strconv.FormatFloat(speedup, 'f', -1, 64)), false
 	}
-	switch format := text("format"); format {
+	if ms := w.MaxSimTimeMs; ms != nil && w.Concurrency == nil {
+		convert, plain = append(convert, "--until-seconds", strconv.FormatFloat(*ms/1000*speedup, 'g', -1, 64)), false
+	} else if ms != nil {
+		d.Notes = append(d.Notes, fmt.Sprintf("the simulation stopped at %g s: stop AIPerf there", *ms/1000))
+	}
+	switch w.Format {
 	case "agentic_mooncake", "weka", "mooncake-delta":
-		d.Notes = append(d.Notes, "aiperf.sh cannot offer this load: in "+format+" traces requests depend on earlier ones, which AIPerf's mooncake_trace cannot express")
+		d.Notes = append(d.Notes, "aiperf.sh cannot offer this load: in "+w.Format+" traces requests depend on earlier ones, which AIPerf's mooncake_trace cannot express")
 	}
 	d.AIPerf = append(d.AIPerf, "--custom-dataset-type", "mooncake_trace")
-	if b := text("trace_block_size"); b != "" && b != "512" {
-		d.AIPerf = append(d.AIPerf, "--isl-block-size", b)
-		convert = append(convert, "--block-size", b)
+	if b := w.TraceBlockSize; b != nil && *b != 512 {
+		size := strconv.Itoa(*b)
+		d.AIPerf = append(d.AIPerf, "--isl-block-size", size)
+		convert = append(convert, "--block-size", size)
 	}
-	if c := text("concurrency"); c != "" {
-		d.AIPerf = append(d.AIPerf, "--concurrency", c)
+	if w.Concurrency != nil {
+		d.AIPerf = append(d.AIPerf, "--concurrency", strconv.Itoa(*w.Concurrency))
 	} else {
 		d.AIPerf = append(d.AIPerf, "--fixed-schedule")
 	}
 	if plain {
-		d.AIPerf = append(d.AIPerf, "--input-file", paths[0])
+		d.AIPerf = append(d.AIPerf, "--input-file", w.Trace[0].Path)
 	} else {
 		d.Convert = convert
 	}

@@ -24,6 +24,7 @@ import (
 	"text/template"
 
 	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 //go:embed templates/*.tmpl
@@ -73,28 +74,12 @@ func (d *Deployment) Write(w io.Writer, name string) error {
 // configuration which cannot be read.
 func New(a *compare.Analysis, c *compare.Case, replay *Replayer) (*Deployment, error) {
 	config := a.Sweep.Frame.Column("config").Text(c.Rows[0])
-	var raw struct {
-		Engine         *roleConfig     `json:"engine"`
-		Prefill        *roleConfig     `json:"prefill_engine"`
-		Decode         *roleConfig     `json:"decode_engine"`
-		Workers        int             `json:"workers"`
-		PrefillWorkers int             `json:"prefill_workers"`
-		DecodeWorkers  int             `json:"decode_workers"`
-		Planner        json.RawMessage `json:"planner"`
-		Workload       map[string]any  `json:"workload"`
-		Router         struct {
-			Mode   string         `json:"mode"`
-			Config map[string]any `json:"config"`
-		} `json:"router"`
-	}
-	if err := json.Unmarshal([]byte(config), &raw); err != nil {
+	conf, err := resolved.Parse([]byte(config))
+	if err != nil {
 		return nil, fmt.Errorf("point %s: config: %w", c.ID, err)
 	}
 	d := &Deployment{Name: "dynosweep-" + compare.ShortID(c.ID), Point: c.ID, Label: c.Label, Sentence: sentenceOf(a, c), Model: modelPlaceholder, Replay: replay.Line(config)}
-	roles := []*roleConfig{raw.Engine}
-	if raw.Prefill != nil {
-		roles = []*roleConfig{raw.Prefill, raw.Decode}
-	}
+	roles := conf.Roles()
 	for _, r := range roles {
 		if r == nil {
 			return nil, fmt.Errorf("point %s: its configuration names no engine", c.ID)
@@ -102,19 +87,19 @@ func New(a *compare.Analysis, c *compare.Case, replay *Replayer) (*Deployment, e
 	}
 	d.Backend = roles[0].Engine.Backend
 	d.name(roles[0])
-	if raw.Prefill != nil {
-		d.worker(raw.Prefill, "prefill", raw.PrefillWorkers)
-		d.worker(raw.Decode, "decode", raw.DecodeWorkers)
+	if conf.PrefillEngine != nil {
+		d.worker(conf.PrefillEngine, "prefill", conf.PrefillWorkers)
+		d.worker(conf.DecodeEngine, "decode", conf.DecodeWorkers)
 	} else {
-		d.worker(raw.Engine, "", raw.Workers)
+		d.worker(conf.Engine, "", conf.Workers)
 	}
-	d.route(raw.Router.Mode, raw.Router.Config)
-	if len(raw.Planner) > 0 && string(raw.Planner) != "null" {
+	d.route(&conf.Router)
+	if conf.Planner != nil {
 		if err := d.plan(config, replay); err != nil {
 			return nil, err
 		}
 	}
-	d.measure(raw.Workload)
+	d.measure(&conf.Workload)
 	d.Notes = append(d.Notes, "set the container image, and review every flag against the release that you install")
 	return d, nil
 }
@@ -128,10 +113,9 @@ func sentenceOf(a *compare.Analysis, c *compare.Case) string {
 }
 
 // name takes the model from the timing, if that names one.
-func (d *Deployment) name(r *roleConfig) {
-	var model string
-	if json.Unmarshal(r.Engine.Timing.Config.Model, &model) == nil && model != "" {
-		d.Model = model
+func (d *Deployment) name(r *resolved.Role) {
+	if m := r.Engine.TimingModel.Config.Hardware; m != nil && m.Model.Name != "" {
+		d.Model = m.Model.Name
 		return
 	}
 	d.Notes = append(d.Notes, "the point's timing names no model: replace "+modelPlaceholder)
@@ -139,9 +123,9 @@ func (d *Deployment) name(r *roleConfig) {
 
 var modules = map[string]string{"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "trtllm": "dynamo.trtllm"}
 
-func (d *Deployment) worker(r *roleConfig, role string, replicas int) {
+func (d *Deployment) worker(r *resolved.Role, role string, replicas int) {
 	name := map[string]string{"vllm": "Vllm", "sglang": "Sglang", "trtllm": "Trtllm"}[r.Engine.Backend]
-	w := Worker{Service: name + "Worker", Sub: role, Replicas: replicas, GPUs: r.TP * r.DP * max(r.CP, 1), Module: modules[r.Engine.Backend]}
+	w := Worker{Service: name + "Worker", Sub: role, Replicas: replicas, GPUs: r.TensorParallelSize * r.DPSize * max(r.CPSize, 1), Module: modules[r.Engine.Backend]}
 	switch role {
 	case "prefill":
 		w.Service = name + "PrefillWorker"
@@ -158,16 +142,17 @@ func (d *Deployment) worker(r *roleConfig, role string, replicas int) {
 }
 
 // route sets up the frontend's router.
-func (d *Deployment) route(mode string, config map[string]any) {
+func (d *Deployment) route(r *resolved.Router) {
 	d.Frontend = []string{"--router-mode", "round-robin"}
-	if mode != "kv_router" {
+	if r.Config == nil {
 		return
 	}
 	d.Frontend = []string{"--router-mode", "kv"}
-	for _, key := range [...]string{"overlap_score_credit", "prefill_load_scale", "router_temperature"} {
-		if v, ok := config[key].(float64); ok {
-			d.Notes = append(d.Notes, fmt.Sprintf("the router ran with %s %s: set it the way your release does", key, strconv.FormatFloat(v, 'g', -1, 64)))
-		}
+	for _, of := range [...]struct {
+		key   string
+		value float64
+	}{{"overlap_score_credit", r.Config.OverlapScoreCredit}, {"prefill_load_scale", r.Config.PrefillLoadScale}, {"router_temperature", r.Config.Temperature}} {
+		d.Notes = append(d.Notes, fmt.Sprintf("the router ran with %s %s: set it the way your release does", of.key, strconv.FormatFloat(of.value, 'g', -1, 64)))
 	}
 }
 

@@ -3,32 +3,35 @@ package launch
 import (
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // The command that measures a point offers the trace as the simulation did: unpacked,
 // as fast, and cut at the same time.
 func TestAIPerfGetsTheTraceAsSimulated(t *testing.T) {
-	trace := func(path string) []any { return []any{map[string]any{"path": path}} }
+	trace := func(path string) []resolved.FileRef { return []resolved.FileRef{{Path: path}} }
+	one, two, half, minute, eight, size := 1.0, 2.0, 0.5, 60000.0, 8, 64
 	for _, c := range []struct {
-		workload        map[string]any
+		workload        resolved.Trace
 		convert, aiperf string
 		note            string
 	}{
-		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl"), "arrival_speedup": 1.0},
+		{resolved.Trace{Format: "mooncake", Trace: trace("t.jsonl"), ArrivalSpeedup: &one},
 			"", "--custom-dataset-type mooncake_trace --fixed-schedule --input-file t.jsonl", ""},
-		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl.gz"), "concurrency": 8.0, "trace_block_size": 64.0},
+		{resolved.Trace{Format: "mooncake", Trace: trace("t.jsonl.gz"), Concurrency: &eight, TraceBlockSize: &size},
 			"dynosweep trace convert --format mooncake t.jsonl.gz --block-size 64", "--custom-dataset-type mooncake_trace --isl-block-size 64 --concurrency 8", ""},
-		{map[string]any{"type": "trace", "format": "dynamo", "trace": trace("t.jsonl"), "arrival_speedup": 2.0, "max_sim_time_ms": 60000.0},
+		{resolved.Trace{Format: "dynamo", Trace: trace("t.jsonl"), ArrivalSpeedup: &two, MaxSimTimeMs: &minute},
 			"dynosweep trace convert --format dynamo t.jsonl --speedup 2 --until-seconds 120", "--custom-dataset-type mooncake_trace --fixed-schedule", ""},
-		{map[string]any{"type": "trace", "format": "dynamo", "trace": trace("t.jsonl"), "arrival_speedup": 0.5, "max_sim_time_ms": 60000.0},
+		{resolved.Trace{Format: "dynamo", Trace: trace("t.jsonl"), ArrivalSpeedup: &half, MaxSimTimeMs: &minute},
 			"dynosweep trace convert --format dynamo t.jsonl --speedup 0.5 --until-seconds 30", "--custom-dataset-type mooncake_trace --fixed-schedule", ""},
-		{map[string]any{"type": "trace", "format": "mooncake", "trace": trace("t.jsonl"), "arrival_speedup": 2.0, "concurrency": 8.0, "max_sim_time_ms": 60000.0},
+		{resolved.Trace{Format: "mooncake", Trace: trace("t.jsonl"), ArrivalSpeedup: &two, Concurrency: &eight, MaxSimTimeMs: &minute},
 			"", "--custom-dataset-type mooncake_trace --concurrency 8 --input-file t.jsonl", "stop AIPerf there"},
-		{map[string]any{"type": "trace", "format": "weka", "trace": trace("t.jsonl"), "arrival_speedup": 1.0},
+		{resolved.Trace{Format: "weka", Trace: trace("t.jsonl"), ArrivalSpeedup: &one},
 			"dynosweep trace convert --format weka t.jsonl", "--custom-dataset-type mooncake_trace --fixed-schedule", "cannot offer this load: in weka traces"},
 	} {
 		d := &Deployment{Model: "m"}
-		d.measure(c.workload)
+		d.measure(&resolved.Workload{Trace: &c.workload})
 		if got := strings.Join(d.Convert, " "); got != c.convert {
 			t.Errorf("convert %q, want %q", got, c.convert)
 		}

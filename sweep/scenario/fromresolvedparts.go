@@ -148,7 +148,6 @@ func (r *resolvedReader) profile(w *resolved.RouterPolicy) router.Profile {
 // planner reads the Planner's configuration: the keys of planner.Config, and what
 // stands beside its JSON.
 func (r *resolvedReader) planner(w *resolved.Planner) *Planner {
-	def := planner.DefaultConfig().Recorder
 	p := &Planner{Granularity: w.BenchmarkGranularity}
 	plain := *w
 	plain.Predictor.WarmupTrace = nil
@@ -159,8 +158,8 @@ func (r *resolvedReader) planner(w *resolved.Planner) *Planner {
 	if t := w.Predictor.WarmupTrace; t != nil {
 		p.Config.Predictor.WarmupTrace, p.warmup = t.Path, *t
 	}
-	p.Config.Recorder = planner.RecorderConfig{PrefillEngineGPUs: w.PrefillEngineNumGPU, DecodeEngineGPUs: w.DecodeEngineNumGPU,
-		ReportHours: val(w.ReportIntervalHours, def.ReportHours), DashboardPort: val(w.LiveDashboardPort, def.DashboardPort)}
+	p.Config.Recorder = planner.DefaultConfig().Recorder
+	p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs = w.PrefillEngineNumGPU, w.DecodeEngineNumGPU
 	r.within("planner.benchmark_granularity", w.BenchmarkGranularity, 1, maxGranularity)
 	for _, err := range unjoin(p.Config.Validate()) {
 		r.fault("planner", err.Error())

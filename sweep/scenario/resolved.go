@@ -299,15 +299,6 @@ func (p *Planner) resolved(f form) resolved.Planner {
 	if p.warmup != (resolved.FileRef{}) {
 		out.Predictor.WarmupTrace = ptrTo(shown(p.warmup, f))
 	}
-	if f == whole {
-		def := planner.DefaultConfig().Recorder
-		if c.Recorder.ReportHours != def.ReportHours {
-			out.ReportIntervalHours = &c.Recorder.ReportHours
-		}
-		if c.Recorder.DashboardPort != def.DashboardPort {
-			out.LiveDashboardPort = &c.Recorder.DashboardPort
-		}
-	}
 	return out
 }
 

@@ -69,7 +69,9 @@ func simulate(t *testing.T, run *Run) simulated {
 		out.Load, out.Paths = []any{d, run.Workload.Trace.Load}, run.Workload.Trace.Paths
 	}
 	if p := run.Planner; p != nil {
-		out.Planner = []any{p.Config, p.Granularity}
+		c := p.Config
+		c.Recorder.ReportHours, c.Recorder.DashboardPort = 0, 0 // no figure reads them
+		out.Planner = []any{c, p.Granularity}
 	}
 	return out
 }

@@ -62,30 +62,27 @@ type PolicyClass struct {
 	MaxRequests int64   `json:"request_queue_limit_per_worker"`
 }
 
-// Planner is the Planner's configuration, in the groups of planner.Config.
+// Planner is the Planner's configuration, in the groups of planner.Config. The keys of
+// its diagnostics are left out: no figure depends on them.
 type Planner struct {
-	BenchmarkGranularity int     `json:"benchmark_granularity"`
-	Budget               Budget  `json:"budget"`
-	DecodeEngineNumGPU   int     `json:"decode_engine_num_gpu"` // 0: unset
-	LoadScaling          bool    `json:"enable_load_scaling"`
-	ThroughputScaling    bool    `json:"enable_throughput_scaling"`
-	HysteresisTicks      int     `json:"hysteresis_ticks"`
-	ITLMs                float64 `json:"itl_ms"`
-	// LiveDashboardPort and ReportIntervalHours say whether diagnostics are recorded;
-	// nil is the default.
-	LiveDashboardPort   *int       `json:"live_dashboard_port,omitempty"`
-	LoadIntervalS       int        `json:"load_adjustment_interval_seconds"`
-	Mode                string     `json:"mode"`
-	Target              string     `json:"optimization_target"`
-	Predictor           Predictor  `json:"predictor"`
-	PrefillEngineNumGPU int        `json:"prefill_engine_num_gpu"` // 0: unset
-	Regression          Regression `json:"regression"`
-	ReportIntervalHours *float64   `json:"report_interval_hours,omitempty"` // 0: null
-	ScaleIntervalS      float64    `json:"scale_interval_seconds"`
-	NextN               int        `json:"speculative_nextn"`
-	Thresholds          Thresholds `json:"thresholds"`
-	ThroughputIntervalS int        `json:"throughput_adjustment_interval_seconds"`
-	TTFTMs              float64    `json:"ttft_ms"`
+	BenchmarkGranularity int        `json:"benchmark_granularity"`
+	Budget               Budget     `json:"budget"`
+	DecodeEngineNumGPU   int        `json:"decode_engine_num_gpu"` // 0: unset
+	LoadScaling          bool       `json:"enable_load_scaling"`
+	ThroughputScaling    bool       `json:"enable_throughput_scaling"`
+	HysteresisTicks      int        `json:"hysteresis_ticks"`
+	ITLMs                float64    `json:"itl_ms"`
+	LoadIntervalS        int        `json:"load_adjustment_interval_seconds"`
+	Mode                 string     `json:"mode"`
+	Target               string     `json:"optimization_target"`
+	Predictor            Predictor  `json:"predictor"`
+	PrefillEngineNumGPU  int        `json:"prefill_engine_num_gpu"` // 0: unset
+	Regression           Regression `json:"regression"`
+	ScaleIntervalS       float64    `json:"scale_interval_seconds"`
+	NextN                int        `json:"speculative_nextn"`
+	Thresholds           Thresholds `json:"thresholds"`
+	ThroughputIntervalS  int        `json:"throughput_adjustment_interval_seconds"`
+	TTFTMs               float64    `json:"ttft_ms"`
 }
 
 // Budget bounds the size of a deployment; negative GPU budgets are off.
