@@ -141,7 +141,7 @@ func npy(descr string, values []float64) []byte {
 	return b.Bytes()
 }
 
-func npz(arrays map[string][]byte) string {
+func packNPZ(arrays map[string][]byte) string {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for name, data := range arrays {
@@ -166,8 +166,8 @@ func TestProfilerFolderBecomesAProfile(t *testing.T) {
 		}
 	}
 	asNPZ, asJSON := t.TempDir(), t.TempDir()
-	write(t, asNPZ, prefillPoints.npz, npz(map[string][]byte{"prefill_isl": npy("<i8", isl), "prefill_ttft": npy("<f8", ttft)}))
-	write(t, asNPZ, decodePoints.npz, npz(map[string][]byte{"x_kv_usage": npy("<f8", usage), "y_context_length": npy("<f8", context),
+	write(t, asNPZ, prefillPoints.npz, packNPZ(map[string][]byte{"prefill_isl": npy("<i8", isl), "prefill_ttft": npy("<f8", ttft)}))
+	write(t, asNPZ, decodePoints.npz, packNPZ(map[string][]byte{"x_kv_usage": npy("<f8", usage), "y_context_length": npy("<f8", context),
 		"z_itl": npy("<f8", itl), "max_kv_tokens": npy("<i8", []float64{100_000})}))
 	list := func(v []float64) string { return strings.ReplaceAll(fmt.Sprint(v), " ", ",") }
 	write(t, asJSON, prefillPoints.json, fmt.Sprintf(`{"prefill_isl":%s,"prefill_ttft":%s,"note":"x"}`, list(isl), list(ttft)))
@@ -208,12 +208,6 @@ func TestProfilerFolderFaults(t *testing.T) {
 	if _, err := FitProfileFolder(dir); err == nil {
 		t.Error("a broken npz was passed over")
 	}
-}
-
-func FuzzNPY(f *testing.F) {
-	f.Add(npy("<f8", []float64{1, 2}))
-	f.Add(npy("<i8", []float64{1}))
-	f.Fuzz(func(t *testing.T, data []byte) { readNPY(bytes.NewReader(data)) })
 }
 
 // linearTimes is hardware timing for a bootstrap.

@@ -88,8 +88,14 @@ func TestProfileGivesTheReferenceTimes(t *testing.T) {
 	}
 }
 
-// npz packs arrays, given as header dictionary and values.
-func npz(arrays map[string]array, descr string) []byte {
+// array is an array of a profile as a test writes it.
+type array struct {
+	shape  [2]int
+	values []float64
+}
+
+// packNPZ packs arrays, given as header dictionary and values.
+func packNPZ(arrays map[string]array, descr string) []byte {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
 	for _, name := range []string{"prefill_isl", "prefill_ttft_ms", "decode_active_kv_tokens", "decode_context_length", "decode_itl"} {
@@ -147,7 +153,7 @@ func TestProfileFaultsAreNamed(t *testing.T) {
 	} {
 		a := good()
 		c.set(a)
-		data := npz(a, c.descr)
+		data := packNPZ(a, c.descr)
 		if _, err := ReadProfile(bytes.NewReader(data), int64(len(data))); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
