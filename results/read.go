@@ -326,7 +326,7 @@ func typeOf(t arrow.DataType) (Type, error) {
 	case arrow.LIST:
 		return Nested, nil
 	}
-	return 0, fmt.Errorf("unknown type %s (%w)", t, ErrOther)
+	return 0, fmt.Errorf("unknown type %s (%w)", t, ErrForeignResults)
 }
 
 // readMeta reads the file's metadata; a file of another schema is refused.
@@ -340,10 +340,10 @@ func readMeta(pf *file.Reader) (m Meta, err error) {
 	}
 	m.Version, m.SpecDigest = text(metaVersion), text(metaSpec)
 	if m.SchemaVersion, err = strconv.Atoi(text(metaSchema)); err != nil {
-		return m, fmt.Errorf("no table of dynosweep: metadata %s is %q (%w)", metaSchema, text(metaSchema), ErrOther)
+		return m, fmt.Errorf("no table of dynosweep: metadata %s is %q (%w)", metaSchema, text(metaSchema), ErrForeignResults)
 	}
 	if m.SchemaVersion < oldestSchema || m.SchemaVersion > SchemaVersion {
-		return m, fmt.Errorf("schema version %d, this program reads %d to %d (%w)", m.SchemaVersion, oldestSchema, SchemaVersion, ErrOther)
+		return m, fmt.Errorf("schema version %d, this program reads %d to %d (%w)", m.SchemaVersion, oldestSchema, SchemaVersion, ErrForeignResults)
 	}
 	for _, l := range [...]struct {
 		key  string

@@ -634,20 +634,20 @@ func TestAnotherSweepsDirectoryIsRefused(t *testing.T) {
 	other := options(nil)
 	other.Identity.SpecDigest, other.Identity.Name = "fff", "big"
 	_, err = Open(dir, other)
-	if want := "belongs to specification abc123 (small), not to fff (big)"; !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), want) {
+	if want := "belongs to specification abc123 (small), not to fff (big)"; !errors.Is(err, ErrForeignResults) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	manifest := filepath.Join(dir, manifestFile)
 	raw, _ := os.ReadFile(manifest)
 	os.WriteFile(manifest, bytes.Replace(raw, []byte(`"schema_version": 2`), []byte(`"schema_version": 99`), 1), 0o644)
 	_, err = Open(dir, options(nil))
-	if want := "has schema version 99, this program writes 2"; !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), want) {
+	if want := "has schema version 99, this program writes 2"; !errors.Is(err, ErrForeignResults) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	home := t.TempDir()
 	os.WriteFile(filepath.Join(home, "thesis.txt"), nil, 0o644)
 	_, err = Open(home, options(nil))
-	if want := "holds thesis.txt and no manifest.json"; !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), want) {
+	if want := "holds thesis.txt and no manifest.json"; !errors.Is(err, ErrForeignResults) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -668,7 +668,7 @@ func TestLostAndDamagedFilesAreMadeAnew(t *testing.T) {
 	os.Remove(manifest)
 	other := options(nil)
 	other.Identity.SpecDigest = "fff"
-	if _, err := Open(dir, other); !errors.Is(err, ErrOther) {
+	if _, err := Open(dir, other); !errors.Is(err, ErrForeignResults) {
 		t.Errorf("without a manifest another sweep takes the directory: %v", err)
 	}
 	os.Remove(filepath.Join(dir, specFile))
@@ -697,7 +697,7 @@ func TestLostAndDamagedFilesAreMadeAnew(t *testing.T) {
 	for name, text := range map[string]string{Points.File(): "PAR1", specFile: "name: mine\n"} {
 		foreign := t.TempDir()
 		os.WriteFile(filepath.Join(foreign, name), []byte(text), 0o644)
-		if _, err := Open(foreign, options(nil)); !errors.Is(err, ErrOther) {
+		if _, err := Open(foreign, options(nil)); !errors.Is(err, ErrForeignResults) {
 			t.Errorf("a folder with %s of something else: %v", name, err)
 		}
 	}

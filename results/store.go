@@ -105,11 +105,11 @@ const (
 // schema, or to nobody we know; another process writes it; a file of it cannot be read;
 // nothing can be written there.
 var (
-	ErrOther    = errors.New("not the results of this sweep")
-	ErrLocked   = errors.New("locked")
-	ErrDamaged  = errors.New("damaged")
-	ErrUnusable = errors.New("cannot hold results")
-	ErrLost     = errors.New("was removed or replaced during the run")
+	ErrForeignResults = errors.New("not the results of this sweep")
+	ErrLocked         = errors.New("locked")
+	ErrDamaged        = errors.New("damaged")
+	ErrUnusable       = errors.New("cannot hold results")
+	ErrLost           = errors.New("was removed or replaced during the run")
 )
 
 // unusable adds what to do to the refusal of a directory by the system.
@@ -190,7 +190,7 @@ func checkForeign(dir string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); !known(name) {
-			return fmt.Errorf("%s holds %s and no %s, so it is no results directory (%w): choose another --out", dir, name, manifestFile, ErrOther)
+			return fmt.Errorf("%s holds %s and no %s, so it is no results directory (%w): choose another --out", dir, name, manifestFile, ErrForeignResults)
 		}
 	}
 	return nil
@@ -256,10 +256,10 @@ func (s *Store) Versions() map[string]int {
 // match refuses a directory of another specification or schema.
 func (s *Store) match(m *Manifest) error {
 	if m.SchemaVersion != SchemaVersion {
-		return fmt.Errorf("%s has schema version %d, this program writes %d (%w): choose another --out; report and compare read it", s.dir, m.SchemaVersion, SchemaVersion, ErrOther)
+		return fmt.Errorf("%s has schema version %d, this program writes %d (%w): choose another --out; report and compare read it", s.dir, m.SchemaVersion, SchemaVersion, ErrForeignResults)
 	}
 	if id := s.opt.Identity; m.SpecDigest != id.SpecDigest {
-		return fmt.Errorf("%s belongs to specification %s (%s), not to %s (%s) (%w): choose another --out", s.dir, m.SpecDigest, m.Name, id.SpecDigest, id.Name, ErrOther)
+		return fmt.Errorf("%s belongs to specification %s (%s), not to %s (%s) (%w): choose another --out", s.dir, m.SpecDigest, m.Name, id.SpecDigest, id.Name, ErrForeignResults)
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (s *Store) create() error {
 // of which others is the number of its parts.
 func (s *Store) unclaimed(others int) error {
 	if others > 0 {
-		return fmt.Errorf("%s has no %s, and its %d finished points are of another specification (%w): choose another --out", s.dir, manifestFile, others, ErrOther)
+		return fmt.Errorf("%s has no %s, and its %d finished points are of another specification (%w): choose another --out", s.dir, manifestFile, others, ErrForeignResults)
 	}
 	raw, err := os.ReadFile(filepath.Join(s.dir, specFile))
 	taken := ""
@@ -303,7 +303,7 @@ func (s *Store) unclaimed(others int) error {
 		}
 	}
 	if taken != "" {
-		return fmt.Errorf("%s holds %s of something else and no %s (%w): choose another --out", s.dir, taken, manifestFile, ErrOther)
+		return fmt.Errorf("%s holds %s of something else and no %s (%w): choose another --out", s.dir, taken, manifestFile, ErrForeignResults)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // run is the whole program as a function of its writers and arguments.
 func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	return plainly(newApp(stdout, stderr).Run(ctx, args))
+	return describeInterrupt(newApp(stdout, stderr).Run(ctx, args))
 }
 
 // newApp is the tree of verbs and flags.

@@ -27,7 +27,7 @@ func globalFlags() []cli.Flag {
 	}
 }
 
-// console is how the program talks: results to stdout, talk to stderr.
+// console is where the program prints: results go to stdout, everything else to stderr.
 type console struct {
 	stdout, stderr io.Writer
 	quiet, verbose bool
@@ -51,7 +51,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Colours of talk, as ANSI codes.
+// Colours of standard error, as ANSI codes.
 const (
 	red    = "31"
 	yellow = "33"

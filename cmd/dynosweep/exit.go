@@ -32,8 +32,9 @@ type interrupted struct{ msg string }
 func (e *interrupted) Error() string     { return e.msg }
 func (e *interrupted) Is(err error) bool { return err == context.Canceled }
 
-// plainly gives an interruption that nobody put in words its word.
-func plainly(err error) error {
+// describeInterrupt replaces a bare context.Canceled by an error that says "interrupted";
+// other errors stay, and so does an interruption that already has a message.
+func describeInterrupt(err error) error {
 	var said *interrupted
 	if errors.Is(err, context.Canceled) && !errors.As(err, &said) {
 		return &interrupted{"interrupted"}

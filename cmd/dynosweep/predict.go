@@ -91,21 +91,21 @@ func predict(ctx context.Context, c *cli.Command) error {
 	if err := errors.Join(checkOutputDir(dir, c.Bool("overwrite")), spareInputs(dir, read.Read())); err != nil {
 		return badInput(err)
 	}
-	talk := newConsole(c)
+	out := newConsole(c)
 	for _, n := range run.Notices() {
-		talk.notice("%s", n)
+		out.notice("%s", n)
 	}
 	files := &outputs{inputs: read.Read()}
 	defer files.discard()
 	w := sweep.RunOptions{Capture: c.Bool("capture-per-request")}
 	if w.Capture {
-		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), talk.stdout); err != nil {
+		if files.jsonl, err = files.create(filepath.Join(dir, "requests.jsonl"), out.stdout); err != nil {
 			return err
 		}
 	}
 	files.before = func() error { return clearOutputDir(dir) }
 	files.echo, files.nested = asJSON, true
-	r := reporting{talk, files, w, filepath.Join(dir, "prediction.json")}
+	r := reporting{out, files, w, filepath.Join(dir, "prediction.json")}
 	_, err = r.run(ctx, &sweep.Inputs{}, &run)
 	return err
 }

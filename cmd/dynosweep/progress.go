@@ -13,7 +13,7 @@ import (
 // progress shows how a sweep gets on: a bar on a terminal, else a plain line now
 // and then. Real time is for people alone and reaches no figure.
 type progress struct {
-	talk  console
+	out   console
 	now   func() time.Time
 	began time.Time
 	last  time.Time
@@ -24,8 +24,8 @@ type progress struct {
 // linePause is the least time between two plain lines.
 const linePause = time.Second
 
-func newProgress(talk console, now func() time.Time) *progress {
-	return &progress{talk: talk, now: now, began: now(), tty: isTerminal(talk.stderr)}
+func newProgress(out console, now func() time.Time) *progress {
+	return &progress{out: out, now: now, began: now(), tty: isTerminal(out.stderr)}
 }
 
 // update is told of every point that ended.
@@ -33,10 +33,10 @@ func (p *progress) update(u sweep.Update) {
 	switch {
 	case u.Status == results.Failed:
 		p.line(red, "failed %s: %s", sweep.Key(u.Point), firstLine(u.Reason))
-	case p.talk.verbose:
+	case p.out.verbose:
 		p.line(faint, "%s %s", u.Status, sweep.Key(u.Point))
 	}
-	if p.talk.quiet {
+	if p.out.quiet {
 		return
 	}
 	if p.tty {
@@ -73,7 +73,7 @@ const drawPause = 100 * time.Millisecond
 
 func (p *progress) draw(u sweep.Update) {
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.talk.stderr),
+		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.out.stderr),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
 	}
 	ended := u.Done + u.Failed + u.Skipped
@@ -89,17 +89,17 @@ func (p *progress) line(code, format string, args ...any) {
 		_ = p.bar.Clear()
 	}
 	if code == "" {
-		fmt.Fprintf(p.talk.stderr, format+"\n", args...)
+		fmt.Fprintf(p.out.stderr, format+"\n", args...)
 		return
 	}
-	p.talk.say(code, format, args...)
+	p.out.say(code, format, args...)
 }
 
 // finish leaves the terminal in order, and the bar where it is.
 func (p *progress) finish() {
 	if p.bar != nil {
 		_ = p.bar.Exit()
-		fmt.Fprintln(p.talk.stderr)
+		fmt.Fprintln(p.out.stderr)
 	}
 }
 

@@ -47,9 +47,9 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	talk := newConsole(c)
+	out := newConsole(c)
 	for _, n := range append(flags.Idle(&run), run.Notices()...) {
-		talk.notice("%s", n)
+		out.notice("%s", n)
 	}
 	files := &outputs{inputs: read.Read()}
 	defer files.discard()
@@ -57,12 +57,12 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err := files.observe(c, &run, &w); err != nil {
 		return err
 	}
-	r := reporting{talk, files, w, reportPath(c.String("report-json"), time.Now())}
-	out, err := r.run(ctx, &sweep.Inputs{}, &run)
+	r := reporting{out, files, w, reportPath(c.String("report-json"), time.Now())}
+	outcome, err := r.run(ctx, &sweep.Inputs{}, &run)
 	if err != nil {
 		return err
 	}
-	return verdict(c, out, asserts)
+	return verdict(c, outcome, asserts)
 }
 
 // assertions reads bounds on figures: report keys and more.
@@ -80,7 +80,7 @@ func assertions(texts []string, more ...string) ([]metrics.Assertion, error) {
 
 // reporting is how one configuration is run for its report.
 type reporting struct {
-	talk  console
+	out   console
 	files *outputs
 	watch sweep.RunOptions
 	path  string // of the report; - is standard output
@@ -90,7 +90,7 @@ type reporting struct {
 // table. Output files open before the run, so that a bad path costs no simulation;
 // none appears if the run fails.
 func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run) (*sweep.Outcome, error) {
-	report, err := r.files.create(r.path, r.talk.stdout)
+	report, err := r.files.create(r.path, r.out.stdout)
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -99,7 +99,7 @@ func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run
 		ticks.watch(&r.watch.Observers)
 	}
 	for _, d := range run.Provenance() {
-		r.talk.detail("default %s = %v (%s)", d.Key, d.Value, d.Source)
+		r.out.detail("default %s = %v (%s)", d.Key, d.Value, d.Source)
 	}
 	out, err := sweep.Execute(ctx, in, run, r.watch)
 	if err != nil {
@@ -117,11 +117,11 @@ func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run
 	}
 	switch {
 	case r.files.echo:
-		return out, write(r.talk.stdout)
+		return out, write(r.out.stdout)
 	case report.path == "": // the report has standard output for itself
-		return out, printOutcome(r.talk.stderr, run, out, "")
+		return out, printOutcome(r.out.stderr, run, out, "")
 	}
-	return out, printOutcome(r.talk.stdout, run, out, report.path)
+	return out, printOutcome(r.out.stdout, run, out, report.path)
 }
 
 // document is a writer of the report.
@@ -130,7 +130,7 @@ func (r *reporting) document(run *scenario.Run, out *sweep.Outcome, ticks *tickL
 	if run.Planner != nil {
 		doc.Planner = ticks.block(out)
 		if cut := ticks.cut(out.Result.Ticks); cut != "" {
-			r.talk.notice("%s", cut)
+			r.out.notice("%s", cut)
 		}
 	}
 	if r.files.nested {

@@ -155,15 +155,16 @@ func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 			text += "\n" + err.Error()
 		}
 		return tally, &interrupted{text}
-	case mendable(err):
+	case isUserFixable(err):
 		return tally, badInput(err)
 	}
 	return tally, err
 }
 
-// mendable reports whether another directory, or a hand on this one, is what is wanted.
-func mendable(err error) bool {
-	return errors.Is(err, results.ErrOther) || errors.Is(err, results.ErrLocked) ||
+// isUserFixable reports whether the user can help the error by choosing another results
+// directory or by repairing this one.
+func isUserFixable(err error) bool {
+	return errors.Is(err, results.ErrForeignResults) || errors.Is(err, results.ErrLocked) ||
 		errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrUnusable)
 }
 
@@ -195,7 +196,7 @@ func (j *sweepJob) status() error {
 		fmt.Fprintf(j.stdout, "%s: nothing has run yet; %d points\n", j.dir, len(j.grid.Points))
 		return nil
 	}
-	if mendable(err) {
+	if isUserFixable(err) {
 		return badInput(err)
 	}
 	if err != nil {

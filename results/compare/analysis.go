@@ -197,7 +197,7 @@ func (a *Analysis) settle(l *Load) {
 	a.knobs(l)
 	a.shapes(l)
 	a.tie(l)
-	a.say(l)
+	a.writeSentences(l)
 }
 
 // tie counts which of the five best are within the noise of the winner.

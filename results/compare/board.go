@@ -83,7 +83,7 @@ func (a *Analysis) board() (*Board, error) {
 	if planners == 0 || a.s.Dir == "" {
 		return nil, nil
 	}
-	b := &boarder{a: a, at: at, capacity: map[string]*[2]float64{}, rows: map[int]*tally{}}
+	b := &scorecardBuilder{a: a, at: at, capacity: map[string]*[2]float64{}, rows: map[int]*planTotals{}}
 	err := a.eachRun(func(w *windows) { b.measure(w) })
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // finished points without a tick
@@ -122,16 +122,16 @@ func (a *Analysis) board() (*Board, error) {
 	return out, nil
 }
 
-// boarder gathers the board.
-type boarder struct {
+// scorecardBuilder gathers the Planner scorecard.
+type scorecardBuilder struct {
 	a        *Analysis
 	at       map[string]int
 	capacity map[string]*[2]float64 // by class, [pool] completions per second and worker
-	rows     map[int]*tally
+	rows     map[int]*planTotals
 }
 
-// tally is the sums of one case over its seeds.
-type tally struct {
+// planTotals are the sums of one case over its seeds.
+type planTotals struct {
 	seeds                  float64
 	events, reversals      float64
 	under, over, bound     float64
@@ -147,7 +147,7 @@ type tally struct {
 type episode struct{ from, to float64 }
 
 // class groups points whose workers are alike: same load and same engine axes.
-func (b *boarder) class(c *Case) string {
+func (b *scorecardBuilder) class(c *Case) string {
 	key := fmt.Sprint(c.Load, c.Setup.Disaggregated)
 	for i := range b.a.s.Axes {
 		x := &b.a.s.Axes[i]
@@ -169,7 +169,7 @@ func (a *Axis) group() string {
 }
 
 // measure raises the capacity of the class by what one run showed.
-func (b *boarder) measure(w *windows) {
+func (b *scorecardBuilder) measure(w *windows) {
 	i, ok := b.at[w.point]
 	if !ok {
 		return
@@ -195,7 +195,7 @@ func (b *boarder) measure(w *windows) {
 }
 
 // choose picks the points whose timelines are kept: the best of every load first.
-func (b *boarder) choose() (out []int) {
+func (b *scorecardBuilder) choose() (out []int) {
 	for depth := 0; len(out) < maxTimelines; depth++ {
 		any := false
 		for i := range b.a.Loads {
@@ -219,10 +219,10 @@ func (b *boarder) choose() (out []int) {
 }
 
 // add counts one run.
-func (b *boarder) add(i int, w *windows) {
+func (b *scorecardBuilder) add(i int, w *windows) {
 	t := b.rows[i]
 	if t == nil {
-		t = &tally{shortages: map[string][]episode{}, direction: map[string]float64{}}
+		t = &planTotals{shortages: map[string][]episode{}, direction: map[string]float64{}}
 		b.rows[i] = t
 	}
 	t.seeds++
@@ -274,7 +274,7 @@ func (b *boarder) add(i int, w *windows) {
 }
 
 // events counts scaling events, reversals and reactions.
-func (b *boarder) events() error {
+func (b *scorecardBuilder) events() error {
 	return results.Scan(b.a.s.Dir, results.ScalingEvents, nil, func(f *results.Frame) error {
 		id, seed, at := f.Column("point_id"), f.Column("seed"), f.Column("at_s")
 		component, from, to := f.Column("component"), f.Column("from_count"), f.Column("to_count")
@@ -312,7 +312,7 @@ func (b *boarder) events() error {
 	})
 }
 
-func (b *boarder) row(i int, t *tally) BoardRow {
+func (b *scorecardBuilder) row(i int, t *planTotals) BoardRow {
 	c := &b.a.Cases[i]
 	n := t.seeds
 	r := BoardRow{Case: i, Events: t.events / n, Reversals: t.reversals / n, UnderS: t.under / n, OverS: t.over / n,
@@ -327,7 +327,7 @@ func (b *boarder) row(i int, t *tally) BoardRow {
 
 // fixed is the best point without a Planner whose workers are alike; -1 if none
 // meets the SLA.
-func (b *boarder) fixed(c *Case) int {
+func (b *scorecardBuilder) fixed(c *Case) int {
 	best, hours := -1, math.Inf(1)
 	class := b.class(c)
 	for i := range b.a.Cases {

@@ -51,13 +51,13 @@ func (e inputError) Unwrap() error      { return e.error }
 
 // Sweep is a results directory, its rows joined to points.
 type Sweep struct {
-	Name     string
-	Dir      string
-	Frame    *results.Frame
-	Manifest *results.Manifest
-	Behind   int     // finished points and seeds that the table does not have yet
-	Points   []Point // in the order of the file
-	Axes     []Axis  // that have at least two values, nulls included
+	Name         string
+	Dir          string
+	Frame        *results.Frame
+	Manifest     *results.Manifest
+	PendingParts int     // finished points and seeds that the table does not have yet
+	Points       []Point // in the order of the file
+	Axes         []Axis  // that have at least two values, nulls included
 }
 
 // Point is a configuration with its rows, one per seed.
@@ -151,7 +151,7 @@ func Read(dir string) (*Sweep, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	s.Behind = max(parts-s.ended(), 0)
+	s.PendingParts = max(parts-s.ended(), 0)
 	return s, nil
 }
 
@@ -166,7 +166,7 @@ func (s *Sweep) ended() (n int) {
 // mendable puts an error about a file that is damaged, or not ours, into the class
 // ErrInput.
 func mendable(err error) error {
-	if errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrOther) {
+	if errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrForeignResults) {
 		return inputError{err}
 	}
 	return err

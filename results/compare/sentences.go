@@ -8,8 +8,8 @@ import (
 	"github.com/dynosweep/dynosweep/results"
 )
 
-// say writes the sentences of a verdict.
-func (a *Analysis) say(l *Load) {
+// writeSentences writes the sentences of a verdict.
+func (a *Analysis) writeSentences(l *Load) {
 	v := &l.Verdict
 	v.Others = a.others(l)
 	if v.Winner == nil {
@@ -252,7 +252,7 @@ func (a *Analysis) common() (out []string) {
 	if a.Failed > 0 {
 		out = append(out, fmt.Sprintf("%s failed and could not be judged.", Count(a.Failed, "point")))
 	}
-	if n := a.s.Behind; n > 0 {
+	if n := a.s.PendingParts; n > 0 {
 		out = append(out, fmt.Sprintf("%s with a result and no row in the table yet: the sweep is running, or was killed; run it again.", Count(n, "point")))
 	} else if m := a.s.Manifest; m != nil && m.Open > 0 {
 		out = append(out, fmt.Sprintf("The sweep is not finished: %s without a result; run it again to continue.", Count(m.Open, "row")))
