@@ -12,7 +12,6 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/timing"
-	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // newCore names the backends in one place.
@@ -35,8 +34,8 @@ func New(cfg Config) (*Sim, error) {
 	}
 	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, capMs: cfg.MaxSimTimeMs}
 	s.collector = metrics.NewCollector(metrics.Options{
-		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: workload.PlayOutcomes(cfg.Source) != nil,
-		Requests: workload.Total(cfg.Source)})
+		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: cfg.Source.Plays() != nil,
+		Requests: cfg.Source.Total()})
 	// A cap can cut requests that already have tokens, and only completed ones
 	// count: their gaps wait with the request.
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/simtest"
 	"github.com/dynosweep/dynosweep/sim/timing"
-	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // gridMs divides every time of a grid run, so that events of all kinds meet.
@@ -107,7 +107,7 @@ func gridRun(t *testing.T, k int, slow bool) *observed {
 		return nil
 	}
 	c.SlowPath = slow
-	c.Source = simtest.Source(t, simtest.Rows(t, rows...), workload.Drive{BlockSize: e.BlockSize, Speedup: 1})
+	c.Source = simtest.Source(t, simtest.Rows(t, rows...), trace.Drive{BlockSize: e.BlockSize, Speedup: 1})
 	out, err := simtest.TryRun(t, c)
 	if err != nil {
 		t.Fatalf("run %d: %v", k, err)

@@ -15,15 +15,15 @@ import (
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/simtest"
 	"github.com/dynosweep/dynosweep/sim/timing"
-	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // draw is one random run: a function, since a run consumes its source.
 type draw struct {
 	rng   *rand.Rand
 	cfg   sim.Config
-	trace *workload.Trace
-	drive workload.Drive
+	trace *trace.Trace
+	drive trace.Drive
 	text  string
 }
 
@@ -66,9 +66,9 @@ func newDraw(tb testing.TB, k int) *draw {
 		d.cfg.Router = simtest.KV(pick(r, 0.0, 0, 13))
 		d.cfg.Router.Config.Temperature = pick(r, 0, 0, 0.5)
 	}
-	d.drive = workload.Drive{BlockSize: e.BlockSize, Speedup: pick(r, 1.0, 1, 3)}
+	d.drive = trace.Drive{BlockSize: e.BlockSize, Speedup: pick(r, 1.0, 1, 3)}
 	if r.IntN(4) == 0 {
-		d.drive = workload.Drive{BlockSize: e.BlockSize, ClosedLoop: true, Concurrency: 1 + r.IntN(9)}
+		d.drive = trace.Drive{BlockSize: e.BlockSize, ClosedLoop: true, Concurrency: 1 + r.IntN(9)}
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/simtest"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // six are the requests of the worked examples: every 3 ms, 128 tokens in, 3 out.
@@ -83,7 +84,7 @@ func TestAggregatedExamples(t *testing.T) {
 	})
 	both(t, "E3", func(t *testing.T, slow bool) {
 		tr := simtest.Rows(t, "0,128,3", "0,128,3", "0,128,3", "0,128,3", "0,128,3")
-		d := workload.Drive{BlockSize: 64, ClosedLoop: true, Concurrency: 2}
+		d := trace.Drive{BlockSize: 64, ClosedLoop: true, Concurrency: 2}
 		o := simtest.Run(t, sim.Config{SlowPath: slow, Decode: simtest.Pool(1, simtest.Fixed(10, 2)), Source: simtest.Source(t, tr, d)})
 		same(t, "arrival", column(o, arrivals), 0, 0, 14, 14, 28)
 		same(t, "last", column(o, lasts), 14, 14, 28, 28, 42)

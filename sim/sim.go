@@ -310,13 +310,13 @@ func (s *Sim) finish() (*Result, error) {
 }
 
 func (s *Sim) result() *Result {
-	for _, p := range workload.PlayOutcomes(s.src) {
+	for _, p := range s.src.Plays() {
 		s.collector.Trajectory(p.TerminalMs-p.StartMs, p.Status == "completed")
 	}
 	t := metrics.Totals{
 		DecodeWorkerSeconds: s.decode.workerMs / 1000,
 		DecodeGPUs:          s.decode.cfg.GPUsPerWorker,
-		Unreleased:          max(0, workload.Total(s.src)-s.arrived),
+		Unreleased:          max(0, s.src.Total()-s.arrived),
 		PlannerDetails:      s.cfg.Scaling != nil && s.cfg.Observers.Tick != nil,
 	}
 	if s.prefill != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -20,7 +21,7 @@ type playOutcome struct {
 // reference, of its graph and of its evidence log, have no published form and are
 // left out.
 func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field {
-	plays := workload.PlayOutcomes(src)
+	plays := src.Plays()
 	if plays == nil {
 		return nil
 	}
@@ -37,7 +38,10 @@ func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field
 			settled++
 		}
 	}
-	released, ended := workload.NodeCounts(src)
+	released, ended := 0, 0
+	for _, p := range plays {
+		released, ended = released+p.Released, ended+p.Ended
+	}
 	fields := []metrics.Field{
 		{Name: "agentic_graph", Value: map[string]any{
 			"source":     map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
@@ -48,7 +52,7 @@ func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field
 		{Name: "agentic_model_projection", Value: map[string]any{
 			"policy": "project_to_configured_target", "source_models": g.Models, "target_model": orNull(run.Workload.ExecutionModel)}},
 	}
-	if t.Format() == workload.Weka {
+	if t.Format() == trace.Weka {
 		fields = append(fields, metrics.Field{Name: "weka_nested_timestamp_basis", Value: g.Basis.String()})
 	}
 	return fields

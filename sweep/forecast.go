@@ -6,6 +6,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -41,8 +42,8 @@ func (in *Inputs) BestPredictor(t *scenario.Trace, intervalS int, candidates []p
 type trafficWindow struct{ n, input, output float64 }
 
 // trafficWindows cuts a trace into buckets of equal time from its first request.
-func trafficWindows(t *workload.Trace, lengthMs float64) ([]trafficWindow, error) {
-	src, err := t.NewSource(workload.Drive{BlockSize: max(t.BlockSize(), 1), Speedup: 1})
+func trafficWindows(t *trace.Trace, lengthMs float64) ([]trafficWindow, error) {
+	src, err := t.NewSource(trace.Drive{BlockSize: max(t.BlockSize(), 1), Speedup: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/timing"
 	"github.com/dynosweep/dynosweep/sim/timing/aic"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -16,7 +17,7 @@ import (
 // it hands out is immutable. It is safe for concurrent use.
 type Inputs struct {
 	mu       sync.Mutex
-	traces   map[string]*once[*workload.Trace]
+	traces   map[string]*once[*trace.Trace]
 	profiles map[string]*once[*timing.Profile]
 }
 
@@ -42,10 +43,10 @@ func shared[T any](mu *sync.Mutex, m *map[string]*once[T], key string, load func
 	return o.v, o.err
 }
 
-// Trace returns a loaded trace. Bad input is a *workload.InputError.
-func (in *Inputs) Trace(t *scenario.Trace) (*workload.Trace, error) {
+// Trace returns a loaded trace. Bad input is a *trace.InputError.
+func (in *Inputs) Trace(t *scenario.Trace) (*trace.Trace, error) {
 	key := fmt.Sprintf("%q %+v", t.Paths, t.Load)
-	return shared(&in.mu, &in.traces, key, func() (*workload.Trace, error) { return workload.Load(t.Paths, t.Load) })
+	return shared(&in.mu, &in.traces, key, func() (*trace.Trace, error) { return trace.Load(t.Paths, t.Load) })
 }
 
 // Source opens the load of one run.

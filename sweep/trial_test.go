@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dynosweep/dynosweep/planner"
-	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -102,7 +102,7 @@ func TestPredictorsAreRankedByTheirForecasts(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	trace := &scenario.Trace{Paths: []string{path}, Load: workload.DefaultLoadOptions(workload.Mooncake)}
+	trace := &scenario.Trace{Paths: []string{path}, Load: trace.DefaultLoadOptions(trace.Mooncake)}
 	constant := planner.PredictorConfig{Kind: "constant"}
 	kalman := planner.PredictorConfig{Kind: "kalman", KalmanQLevel: 10, KalmanQTrend: 1, KalmanR: 5, KalmanMinPoints: 3}
 	in := &Inputs{}

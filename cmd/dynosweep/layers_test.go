@@ -19,10 +19,10 @@ var layers = []struct {
 	local []string // a trailing /* covers the packages under it
 	third []string
 }{
-	{"cmd/dynosweep", []string{"internal/document", "internal/spelling", "sweep", "sweep/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/timing", "sim/timing/*"},
+	{"cmd/dynosweep", []string{"internal/document", "internal/spelling", "sweep", "sweep/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/workload/*", "sim/timing", "sim/timing/*"},
 		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
-	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*"}, []string{"golang.org/x/sync/errgroup", "golang.org/x/sync/semaphore"}},
-	{"sweep/scenario", []string{"internal/document", "internal/spelling", "sweep/scenario/resolved", "planner", "sim", "sim/*", "sim/timing/*"}, nil},
+	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, []string{"golang.org/x/sync/errgroup", "golang.org/x/sync/semaphore"}},
+	{"sweep/scenario", []string{"internal/document", "internal/spelling", "sweep/scenario/resolved", "planner", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, nil},
 	{"sweep/scenario/resolved", nil, nil}, // the types of a text in the results: results/compare may know them
 	{"sweep/recommend", []string{"internal/document", "sweep/scenario", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
 	{"sweep/launch", []string{"sweep/scenario", "sweep/scenario/resolved", "results/compare"}, nil},
@@ -38,8 +38,10 @@ var layers = []struct {
 	{"sim/engine/trtllm", []string{"sim/engine", "sim/engine/vllm", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/router", []string{"internal/document", "internal/spelling", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/workload", []string{"sim/kv", "sim/rng", "sim/slab"}, nil},
+	{"sim/workload/trace", []string{"sim/kv", "sim/workload"}, nil},
+	{"sim/workload/workloadtest", []string{"sim/kv", "sim/workload"}, nil},
 	{"sim/metrics", []string{"internal/spelling", "sim/kv", "sim/rng"}, nil},
-	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*"}, nil},
+	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*", "sim/workload/*"}, nil},
 	{"sim/kv", []string{"sim/invariant"}, nil},
 	{"sim/timing", []string{"internal/npz", "sim/invariant", "sim/rng"}, nil},
 	{"sim/timing/aic", []string{"internal/document", "sim/timing", "sim/invariant"}, []string{"github.com/apache/arrow-go/v18"}},

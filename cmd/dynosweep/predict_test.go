@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // twins are configurations as an AISimulate file and as replay flags. TRACE stands
@@ -198,7 +199,7 @@ func TestPredictRefusesAtTheKey(t *testing.T) {
 // rows is (spec workload 3.9).
 func TestSyntheticSessionsGrowOnTheEngineStack(t *testing.T) {
 	dir := t.TempDir()
-	file, trace := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "delta.jsonl")
+	file, tracePath := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "delta.jsonl")
 	text := `
 engine:
   model: m
@@ -217,17 +218,17 @@ traffic:
 	load.SharedPrefixRatio, load.PrefixGroups, load.InterTurnDelayMs = 0.5, 3, 20
 	load.Control, load.IntervalMs, load.Cumulative, load.GroupSeed = workload.Fixed, 125, true, 0
 	var rows bytes.Buffer
-	if err := load.WriteTrace(&rows, 64); err != nil {
+	if err := trace.WriteSynthetic(&rows, load, 64); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(trace, rows.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(tracePath, rows.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, talk, code := runProgram("predict", "-c", file, "--output-dir", filepath.Join(dir, "out")); code != 0 {
 		t.Fatalf("predict: exit %d: %s", code, talk)
 	}
 	report := filepath.Join(dir, "report.json")
-	if _, talk, code := runProgram("replay", trace, "--trace-format", "mooncake-delta", "--trace-block-size", "64", "--num-workers", "2",
+	if _, talk, code := runProgram("replay", tracePath, "--trace-format", "mooncake-delta", "--trace-block-size", "64", "--num-workers", "2",
 		"--extra-engine-args", `{"num_gpu_blocks":300}`, "--report-json", report); code != 0 {
 		t.Fatalf("replay: exit %d: %s", code, talk)
 	}

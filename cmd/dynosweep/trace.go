@@ -10,7 +10,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 func traceCommand() *cli.Command {
@@ -81,12 +81,12 @@ func synthFlags() []cli.Flag {
 }
 
 // loadOptions reads the flags that say how a trace is to be read.
-func loadOptions(c *cli.Command) (workload.LoadOptions, error) {
-	format, err := workload.ParseImport(c.String("format"))
+func loadOptions(c *cli.Command) (trace.LoadOptions, error) {
+	format, err := trace.ParseImport(c.String("format"))
 	if err != nil {
-		return workload.LoadOptions{}, badInput(fmt.Errorf("--format: %w", err))
+		return trace.LoadOptions{}, badInput(fmt.Errorf("--format: %w", err))
 	}
-	o := workload.DefaultLoadOptions(format)
+	o := trace.DefaultLoadOptions(format)
 	if c.IsSet("block-size") {
 		if o.BlockSize = c.Int("block-size"); o.BlockSize < 1 {
 			return o, badInput(errors.New("--block-size: trace_block_size must be greater than 0"))
@@ -104,7 +104,7 @@ func traceStats(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := workload.Stat(c.Args().Slice(), o)
+	s, err := trace.Stat(c.Args().Slice(), o)
 	if err != nil {
 		return badInput(err)
 	}
@@ -115,7 +115,7 @@ func traceStats(_ context.Context, c *cli.Command) error {
 }
 
 // printStats prints a trace's figures for people.
-func printStats(w io.Writer, s *workload.Stats) error {
+func printStats(w io.Writer, s *trace.Stats) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-26s"+format+"\n", append([]any{name}, args...)...)
@@ -129,7 +129,7 @@ func printStats(w io.Writer, s *workload.Stats) error {
 	line("duration", "%.1f s, %.3f requests/s", s.DurationMs/1000, s.RatePerS)
 	for _, q := range [...]struct {
 		name string
-		q    workload.Quantiles
+		q    trace.Quantiles
 	}{{"input tokens (ISL)", s.ISL}, {"output tokens (OSL)", s.OSL}} {
 		line(q.name, "mean %.1f  min %d  p50 %d  p75 %d  p90 %d  p95 %d  p99 %d  max %d",
 			q.q.Mean, q.q.Min, q.q.P50, q.q.P75, q.q.P90, q.q.P95, q.q.P99, q.q.Max)
@@ -159,11 +159,11 @@ func traceConvert(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	to, err := workload.ParseFormat(c.String("to"))
+	to, err := trace.ParseFormat(c.String("to"))
 	if err != nil {
 		return badInput(fmt.Errorf("--to: %w", err))
 	}
-	how := workload.Conversion{To: to, FromMs: c.Float64("from-seconds") * 1000, UntilMs: c.Float64("until-seconds") * 1000,
+	how := trace.Conversion{To: to, FromMs: c.Float64("from-seconds") * 1000, UntilMs: c.Float64("until-seconds") * 1000,
 		MaxRequests: c.Int64("max-requests"), Speedup: c.Float64("speedup")}
 	if err := how.Validate(); err != nil {
 		return badInput(err)
@@ -174,7 +174,7 @@ func traceConvert(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	done, err := workload.Convert(out, c.Args().Slice(), o, how)
+	done, err := trace.Convert(out, c.Args().Slice(), o, how)
 	if err != nil {
 		return badInput(err)
 	}
@@ -200,7 +200,7 @@ func traceSynth(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	if err := s.WriteTrace(out, c.Int("block-size")); err != nil {
+	if err := trace.WriteSynthetic(out, s, c.Int("block-size")); err != nil {
 		return badInput(err)
 	}
 	return files.commit()

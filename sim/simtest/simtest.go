@@ -18,6 +18,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/timing"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // Fixed is the engine of the specs' worked examples: vLLM, 64-token blocks, 16384
@@ -52,7 +53,7 @@ func Disaggregated(prefill, decode int, c engine.Config) sim.Config {
 
 // Rows is a Mooncake trace of lines "t,in,out" or "t,in,out,id id ..." with 64-token
 // trace blocks; without ids every block is unique.
-func Rows(tb testing.TB, rows ...string) *workload.Trace {
+func Rows(tb testing.TB, rows ...string) *trace.Trace {
 	tb.Helper()
 	var b strings.Builder
 	unique := 1_000_000
@@ -74,15 +75,15 @@ func Rows(tb testing.TB, rows ...string) *workload.Trace {
 }
 
 // Trace is a Mooncake trace from its text.
-func Trace(tb testing.TB, text string, blockSize int) *workload.Trace {
+func Trace(tb testing.TB, text string, blockSize int) *trace.Trace {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	o := workload.DefaultLoadOptions(workload.Mooncake)
+	o := trace.DefaultLoadOptions(trace.Mooncake)
 	o.BlockSize = blockSize
-	tr, err := workload.Load([]string{path}, o)
+	tr, err := trace.Load([]string{path}, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -90,12 +91,12 @@ func Trace(tb testing.TB, text string, blockSize int) *workload.Trace {
 }
 
 // Open releases a trace on its own clock to engines of 64-token blocks.
-func Open(tb testing.TB, tr *workload.Trace) workload.Source {
-	return Source(tb, tr, workload.Drive{BlockSize: 64, Speedup: 1})
+func Open(tb testing.TB, tr *trace.Trace) workload.Source {
+	return Source(tb, tr, trace.Drive{BlockSize: 64, Speedup: 1})
 }
 
 // Source releases a trace as d says.
-func Source(tb testing.TB, tr *workload.Trace, d workload.Drive) workload.Source {
+func Source(tb testing.TB, tr *trace.Trace, d trace.Drive) workload.Source {
 	tb.Helper()
 	src, err := tr.NewSource(d)
 	if err != nil {

@@ -7,11 +7,11 @@ import "math"
 // one before. In closed loop so many sessions are active at once, think times
 // included, and first turns ignore the clock of the trace.
 type sessions struct {
-	feed        feed
+	feed        Feed
 	concurrency int // closed loop; 0: open
-	slots       slots
-	ready       turnHeap   // turns whose time is known, but for the head
-	head        sessionRef // open loop: the first session not yet started, if more
+	slots       InFlight
+	ready       TurnHeap   // turns whose time is known, but for the head
+	head        SessionRef // open loop: the first session not yet started, if more
 	headMs      float64
 	more        bool
 	unready     int64 // turns in flight that another turn will follow
@@ -19,7 +19,7 @@ type sessions struct {
 
 var _ Source = (*sessions)(nil)
 
-func newSessions(f feed, concurrency int) *sessions {
+func NewSessions(f Feed, concurrency int) *sessions {
 	d := &sessions{feed: f, concurrency: concurrency}
 	d.advance()
 	for range concurrency {
@@ -31,12 +31,12 @@ func newSessions(f feed, concurrency int) *sessions {
 	return d
 }
 
-func (d *sessions) advance() { d.head, d.headMs, d.more = d.feed.next() }
+func (d *sessions) advance() { d.head, d.headMs, d.more = d.feed.Next() }
 
 // activate makes the first turn of the next pending session ready, if there is one.
 func (d *sessions) activate(atMs float64) {
 	if d.more {
-		d.ready.push(turnEntry{readyMs: atMs, ref: d.head})
+		d.ready.Push(Turn{ReadyMs: atMs, Ref: d.head})
 		d.advance()
 	}
 }
@@ -46,7 +46,7 @@ func (d *sessions) headFirst() bool {
 	if !d.more || d.concurrency > 0 {
 		return false
 	}
-	return len(d.ready) == 0 || turnEntry{readyMs: d.headMs, ref: d.head}.before(d.ready[0])
+	return len(d.ready) == 0 || Turn{ReadyMs: d.headMs, Ref: d.head}.before(d.ready[0])
 }
 
 func (d *sessions) NextMs() float64 {
@@ -54,7 +54,7 @@ func (d *sessions) NextMs() float64 {
 	case d.headFirst():
 		return d.headMs
 	case len(d.ready) > 0:
-		return d.ready[0].readyMs
+		return d.ready[0].ReadyMs
 	}
 	return math.Inf(1)
 }
@@ -65,31 +65,31 @@ func (d *sessions) Next(nowMs float64) *Request {
 	if d.NextMs() > nowMs {
 		return nil
 	}
-	var e turnEntry
+	var e Turn
 	if d.headFirst() {
-		e = turnEntry{readyMs: d.headMs, ref: d.head}
+		e = Turn{ReadyMs: d.headMs, Ref: d.head}
 		d.advance()
 	} else {
-		e = d.ready.pop()
+		e = d.ready.Pop()
 	}
-	s := d.slots.take(e.ref, e.turn, e.readyMs)
-	d.feed.fill(&s.Request, e.ref, e.turn)
-	if e.turn+1 < d.feed.turns(e.ref) {
+	s := d.slots.Start(e.Ref, e.Number, e.ReadyMs)
+	d.feed.Fill(&s.Request, e.Ref, e.Number)
+	if e.Number+1 < d.feed.Turns(e.Ref) {
 		d.unready++
 	}
 	return &s.Request
 }
 
 func (d *sessions) Done(handle int32, nowMs float64, emitted int32, how Outcome) {
-	s := d.slots.put(handle)
-	d.feed.ended(s.ref, s.turn, emitted, how)
-	next := s.turn + 1
-	last := next == d.feed.turns(s.ref)
+	s := d.slots.End(handle)
+	d.feed.Ended(s.Ref, s.Turn, emitted, how)
+	next := s.Turn + 1
+	last := next == d.feed.Turns(s.Ref)
 	if !last {
 		d.unready--
 	}
 	if !last && how != Failed {
-		d.ready.push(turnEntry{readyMs: nowMs + d.feed.delayMs(s.ref, next), ref: s.ref, turn: next})
+		d.ready.Push(Turn{ReadyMs: nowMs + d.feed.DelayMs(s.Ref, next), Ref: s.Ref, Number: next})
 		return
 	}
 	if d.concurrency > 0 {
@@ -99,34 +99,36 @@ func (d *sessions) Done(handle int32, nowMs float64, emitted int32, how Outcome)
 
 func (d *sessions) Names(handle int32) Names {
 	s := d.slots.At(handle)
-	return d.feed.names(s.ref, s.turn)
+	return d.feed.Names(s.Ref, s.Turn)
 }
 
-func (d *sessions) Flush(float64)    {}
-func (d *sessions) Drained() bool    { return !d.more && len(d.ready) == 0 && d.unready == 0 }
-func (d *sessions) ClosedLoop() bool { return d.concurrency > 0 }
+func (d *sessions) Flush(float64)        {}
+func (d *sessions) Drained() bool        { return !d.more && len(d.ready) == 0 && d.unready == 0 }
+func (d *sessions) ClosedLoop() bool     { return d.concurrency > 0 }
+func (d *sessions) Total() int64         { return d.feed.Total() }
+func (d *sessions) Plays() []PlayOutcome { return nil }
 
-// turnEntry is a turn that becomes ready. Ties go by session, then turn.
-type turnEntry struct {
-	readyMs float64
-	ref     sessionRef
-	turn    int32
+// Turn is a turn that becomes ready. Ties go by session, then turn.
+type Turn struct {
+	ReadyMs float64
+	Ref     SessionRef
+	Number  int32
 }
 
-func (a turnEntry) before(b turnEntry) bool {
-	if a.readyMs != b.readyMs {
-		return a.readyMs < b.readyMs
+func (a Turn) before(b Turn) bool {
+	if a.ReadyMs != b.ReadyMs {
+		return a.ReadyMs < b.ReadyMs
 	}
-	if a.ref.index != b.ref.index {
-		return a.ref.index < b.ref.index
+	if a.Ref.Index != b.Ref.Index {
+		return a.Ref.Index < b.Ref.Index
 	}
-	return a.turn < b.turn
+	return a.Number < b.Number
 }
 
-// turnHeap is a binary heap, earliest first.
-type turnHeap []turnEntry
+// TurnHeap is a binary heap, earliest first.
+type TurnHeap []Turn
 
-func (h *turnHeap) push(e turnEntry) {
+func (h *TurnHeap) Push(e Turn) {
 	s := append(*h, e)
 	i := len(s) - 1
 	for i > 0 {
@@ -141,7 +143,7 @@ func (h *turnHeap) push(e turnEntry) {
 	*h = s
 }
 
-func (h *turnHeap) pop() turnEntry {
+func (h *TurnHeap) Pop() Turn {
 	s := *h
 	top, last := s[0], s[len(s)-1]
 	s = s[:len(s)-1]
@@ -152,8 +154,15 @@ func (h *turnHeap) pop() turnEntry {
 	return top
 }
 
+// Init orders a heap whose turns stand in any order.
+func (h TurnHeap) Init() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.sift(i, h[i])
+	}
+}
+
 // sift puts e at i or below.
-func (h turnHeap) sift(i int, e turnEntry) {
+func (h TurnHeap) sift(i int, e Turn) {
 	for {
 		low := 2*i + 1
 		if low >= len(h) {

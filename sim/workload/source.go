@@ -1,11 +1,10 @@
-// Package workload makes the requests of a run: synthetic load, trace readers and
-// the load driver that releases them (spec workload).
+// Package workload makes the requests of a run: synthetic load, arrivals, and the
+// load driver that releases requests (spec workload 1 and 3). Requests that files
+// describe come from the package trace below this one, which hands its sessions to
+// the same driver as a Feed.
 //
-//	trace, err := workload.Load(files, options)   // or a Synthetic
-//	src, err := trace.NewSource(drive)
-//
-// A Trace is read once and shared read-only by any number of runs; a Source
-// belongs to one run and is asked at every drain
+// A Synthetic describes generated load; its NewSource returns a Source, which belongs
+// to one run. The run asks its Source at every instant
 //
 //	src.Flush(now)                      after completions were reported
 //	src.BeginRelease(now, inflight)
@@ -13,13 +12,11 @@
 //	next := src.NextMs()                to know when to come back
 //
 // Times are float64 ms on the run's clock, lengths are tokens. A prompt is never
-// text and never a token list: see kv.Prompt. Its blocks get their identity when the
-// trace is read, as nodes of prefix chains; an engine's block size only decides how
-// they are divided.
+// text and never a token list: see kv.Prompt. The pointer that Next returns is valid
+// until Done, and no method of a Source allocates per request once as many requests
+// were in flight as ever will be.
 //
-// Stat describes a trace, Convert writes it in another format, and
-// Synthetic.WriteTrace writes generated load as a trace. A fault of an input file is an
-// *InputError with the text of spec workload 4.
+// The rules are those of spec workload: 1 for synthetic load, 3 for the driver.
 package workload
 
 import "github.com/dynosweep/dynosweep/sim/kv"
@@ -59,18 +56,15 @@ const (
 	Failed // or cancelled: the session ends
 )
 
-// Total is the number of requests that a source of this package offers if nothing
-// fails and no limit cuts the run; 0 for another.
-func Total(src Source) int64 {
-	switch s := src.(type) {
-	case *queue:
-		return s.feed.total()
-	case *sessions:
-		return s.feed.total()
-	case *plays:
-		return int64(len(s.graph.ids))
-	}
-	return 0
+// PlayOutcome says how one play of an agentic trace went.
+type PlayOutcome struct {
+	PlayID     string
+	Status     string  // completed, failed or unfinished
+	StartMs    float64 // first release; NaN if none
+	TerminalMs float64 // last completion or first failure; NaN while unfinished
+	SettledMs  float64 // when nothing of it was in flight any more; NaN before
+	Released   int     // requests that were released
+	Ended      int     // those of them that ended, in whatever way
 }
 
 // Source is an admission source (spec workload 3).
@@ -95,4 +89,9 @@ type Source interface {
 	Drained() bool
 	// ClosedLoop reports whether arrivals are release instants.
 	ClosedLoop() bool
+	// Total is the number of requests that the source offers if nothing fails and
+	// no limit cuts the run.
+	Total() int64
+	// Plays lists the plays of an agentic trace in play order; nil for other load.
+	Plays() []PlayOutcome
 }

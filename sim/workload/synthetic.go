@@ -92,30 +92,30 @@ func (s *Synthetic) Validate() error {
 	check(s.Requests >= 1, "request_count must be at least 1")
 	check(s.TurnsPerSession >= 1, "turns_per_session must be at least 1")
 	check(finite(s.InterTurnDelayMs) && s.InterTurnDelayMs >= 0, "inter_turn_delay_ms must be a finite non-negative number")
-	check(s.SharedPrefixRatio >= 0 && s.SharedPrefixRatio <= 1, "shared_prefix_ratio must be between 0.0 and 1.0, got %s", number(s.SharedPrefixRatio))
+	check(s.SharedPrefixRatio >= 0 && s.SharedPrefixRatio <= 1, "shared_prefix_ratio must be between 0.0 and 1.0, got %s", FormatFloat(s.SharedPrefixRatio))
 	check(s.PrefixGroups >= 0, "num_prefix_groups must be at least 0, got %d", s.PrefixGroups)
 	switch s.Control {
 	case Closed:
 		check(s.Concurrency >= 1, "replay_concurrency must be at least 1")
 	case Poisson:
-		check(finite(s.RatePerS) && s.RatePerS > 0, "request_rate must be a finite positive number, got %s", number(s.RatePerS))
+		check(finite(s.RatePerS) && s.RatePerS > 0, "request_rate must be a finite positive number, got %s", FormatFloat(s.RatePerS))
 	case Fixed:
-		check(finite(s.IntervalMs) && s.IntervalMs >= 0, "arrival_interval_ms must be a finite non-negative number, got %s", number(s.IntervalMs))
+		check(finite(s.IntervalMs) && s.IntervalMs >= 0, "arrival_interval_ms must be a finite non-negative number, got %s", FormatFloat(s.IntervalMs))
 	}
 	if s.Control != Closed && !(finite(s.Speedup) && s.Speedup > 0) {
 		name := "ratio"
 		if s.Simple() {
 			name = "arrival_speedup_ratio"
 		}
-		check(false, "%s must be a finite positive number, got %s", name, number(s.Speedup))
+		check(false, "%s must be a finite positive number, got %s", name, FormatFloat(s.Speedup))
 	}
-	check(s.InputTokens <= maxTokens, "input_tokens must be at most %d", maxTokens)
-	check(s.OutputTokens <= maxTokens, "output_tokens must be at most %d", maxTokens)
+	check(s.InputTokens <= MaxTokens, "input_tokens must be at most %d", MaxTokens)
+	check(s.OutputTokens <= MaxTokens, "output_tokens must be at most %d", MaxTokens)
 	check(s.Requests <= maxRequests/max(s.TurnsPerSession, 1),
 		"request_count times turns_per_session must be at most %d", int64(maxRequests))
 	check(s.PrefixGroups <= math.MaxInt32, "num_prefix_groups must be at most %d", math.MaxInt32)
 	if each := s.InputTokens + s.OutputTokens; s.Cumulative && each > 0 {
-		check(s.TurnsPerSession <= maxTokens/each, "turns_per_session %d of %d tokens each make a session of more than %d tokens", s.TurnsPerSession, each, maxTokens)
+		check(s.TurnsPerSession <= MaxTokens/each, "turns_per_session %d of %d tokens each make a session of more than %d tokens", s.TurnsPerSession, each, MaxTokens)
 	}
 	if len(faults) == 0 && s.Control != Closed {
 		name, v, gapMs := "arrival_interval_ms", s.IntervalMs, s.IntervalMs
@@ -132,9 +132,9 @@ const maxGap = 709
 
 // Limits of what a request's prompt and a run can number (see kv.PrivateBase).
 const (
-	maxTokens    = math.MaxInt32
+	MaxTokens    = math.MaxInt32
 	maxRequests  = 1 << 36
-	maxOwnBlocks = 1 << 24
+	MaxOwnBlocks = 1 << 24
 )
 
 // NewSource returns the load of one run on engines with the given block size (the
@@ -147,7 +147,7 @@ func (s Synthetic) NewSource(blockSize int) (Source, error) {
 	if s.Cumulative {
 		longest *= int64(s.TurnsPerSession)
 	}
-	if err := fitsPrivate(longest, blockSize); err != nil {
+	if err := CheckOwnBlocks(longest, blockSize); err != nil {
 		return nil, err
 	}
 	if int64(s.PrefixGroups)*int64((s.InputTokens+blockSize-1)/blockSize) > math.MaxUint32 {
@@ -159,9 +159,16 @@ func (s Synthetic) NewSource(blockSize int) (Source, error) {
 		closed = s.Concurrency
 	}
 	if s.Simple() {
-		return newQueue(f, closed), nil
+		return NewQueue(f, closed), nil
 	}
-	return newSessions(f, closed), nil
+	return NewSessions(f, closed), nil
+}
+
+// Sessions returns the sessions of valid load from the first one, and the number of
+// leading blocks of blockSize tokens that the sessions of one group (their Tag) share.
+func (s Synthetic) Sessions(blockSize int) (sessions Feed, sharedBlocks int) {
+	f := s.feed(blockSize)
+	return f, f.shared
 }
 
 // feed returns the sessions of valid load from the first one.
@@ -183,14 +190,14 @@ func (s Synthetic) feed(blockSize int) *syntheticFeed {
 	return f
 }
 
-// fitsPrivate refuses a request or session whose private blocks could not be
+// CheckOwnBlocks refuses a request or session whose private blocks could not be
 // numbered.
-func fitsPrivate(tokens int64, blockSize int) error {
+func CheckOwnBlocks(tokens int64, blockSize int) error {
 	if blockSize < 1 {
 		return fmt.Errorf("block_size must be at least 1, got %d", blockSize)
 	}
-	if tokens/int64(blockSize) >= maxOwnBlocks {
-		return fmt.Errorf("a prompt and output of %d tokens at block_size %d is more than %d blocks", tokens, blockSize, maxOwnBlocks)
+	if tokens/int64(blockSize) >= MaxOwnBlocks {
+		return fmt.Errorf("a prompt and output of %d tokens at block_size %d is more than %d blocks", tokens, blockSize, MaxOwnBlocks)
 	}
 	return nil
 }
@@ -216,14 +223,14 @@ type grownSession struct {
 	owner  int64 // of the private blocks
 }
 
-func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
+func (f *syntheticFeed) Next() (ref SessionRef, startMs float64, ok bool) {
 	if f.made == int64(f.spec.Requests) {
-		return sessionRef{}, 0, false
+		return SessionRef{}, 0, false
 	}
-	ref = sessionRef{index: f.made, tag: -1}
+	ref = SessionRef{Index: f.made, Tag: -1}
 	f.made++
 	if f.nodes != nil {
-		ref.tag = int32(f.groups.IntN(uint64(f.spec.PrefixGroups)))
+		ref.Tag = int32(f.groups.IntN(uint64(f.spec.PrefixGroups)))
 	}
 	if f.spec.Control == Closed {
 		return ref, 0, true
@@ -231,45 +238,45 @@ func (f *syntheticFeed) next() (ref sessionRef, startMs float64, ok bool) {
 	return ref, f.arrivals.next() / f.spec.Speedup, true
 }
 
-func (f *syntheticFeed) turns(sessionRef) int32 { return int32(f.spec.TurnsPerSession) }
+func (f *syntheticFeed) Turns(SessionRef) int32 { return int32(f.spec.TurnsPerSession) }
 
-func (f *syntheticFeed) total() int64 {
+func (f *syntheticFeed) Total() int64 {
 	if f.spec.Simple() {
 		return int64(f.spec.Requests)
 	}
 	return int64(f.spec.Requests) * int64(f.spec.TurnsPerSession)
 }
 
-func (f *syntheticFeed) delayMs(sessionRef, int32) float64 {
+func (f *syntheticFeed) DelayMs(SessionRef, int32) float64 {
 	return f.spec.InterTurnDelayMs / f.spec.Speedup
 }
 
-func (f *syntheticFeed) fill(r *Request, ref sessionRef, turn int32) {
-	r.Ordinal = ref.index*int64(f.spec.TurnsPerSession) + int64(turn)
+func (f *syntheticFeed) Fill(r *Request, ref SessionRef, turn int32) {
+	r.Ordinal = ref.Index*int64(f.spec.TurnsPerSession) + int64(turn)
 	r.PromptTokens = int32(f.spec.InputTokens)
 	r.OutputTokens = int32(f.spec.OutputTokens)
 	owner := r.Ordinal
 	if f.grown != nil {
-		s, ok := f.grown[ref.index]
+		s, ok := f.grown[ref.Index]
 		if !ok {
 			s.owner = owner
 		}
 		s.tokens += r.PromptTokens
-		f.grown[ref.index] = s
+		f.grown[ref.Index] = s
 		r.PromptTokens, owner = s.tokens, s.owner
 	}
 	r.Prompt = kv.Prompt{Ratio: 1, Base: kv.PrivateBase(owner)}
-	if ref.tag >= 0 && f.groupBlocks > 0 {
-		r.Prompt.Nodes = f.group(ref.tag)
+	if ref.Tag >= 0 && f.groupBlocks > 0 {
+		r.Prompt.Nodes = f.group(ref.Tag)
 		r.Prompt.Shared = int32(f.groupBlocks)
 	}
 }
 
-func (f *syntheticFeed) names(ref sessionRef, turn int32) Names {
+func (f *syntheticFeed) Names(ref SessionRef, turn int32) Names {
 	if !f.named {
 		return Names{}
 	}
-	return Names{Session: "session_" + strconv.FormatInt(ref.index, 10), Turn: turn, HasSession: true}
+	return Names{Session: "session_" + strconv.FormatInt(ref.Index, 10), Turn: turn, HasSession: true}
 }
 
 // group returns the nodes of a group's prefix. Ids are dense over all groups.
@@ -287,21 +294,33 @@ func (f *syntheticFeed) group(g int32) []uint32 {
 
 // ended appends what a turn emitted to its session; nothing of a rejected turn, whose
 // generated blocks must not be found again: the session goes on under another owner.
-func (f *syntheticFeed) ended(ref sessionRef, turn, emitted int32, how Outcome) {
+func (f *syntheticFeed) Ended(ref SessionRef, turn, emitted int32, how Outcome) {
 	if f.grown == nil {
 		return
 	}
 	next := turn + 1
-	if how == Failed || next == f.turns(ref) {
-		delete(f.grown, ref.index)
+	if how == Failed || next == f.Turns(ref) {
+		delete(f.grown, ref.Index)
 		return
 	}
-	s := f.grown[ref.index]
+	s := f.grown[ref.Index]
 	switch {
 	case how != Rejected:
 		s.tokens += emitted
 	case emitted > 0:
-		s.owner = ref.index*int64(f.spec.TurnsPerSession) + int64(next)
+		s.owner = ref.Index*int64(f.spec.TurnsPerSession) + int64(next)
 	}
-	f.grown[ref.index] = s
+	f.grown[ref.Index] = s
+}
+
+// FormatFloat writes v as the reference prints a float: shortest digits, no exponent.
+func FormatFloat(v float64) string {
+	switch s := strconv.FormatFloat(v, 'f', -1, 64); s {
+	case "+Inf":
+		return "inf"
+	case "-Inf":
+		return "-inf"
+	default:
+		return s
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // ReplayFlags is the command line of replay as written; nil is a flag that was not
@@ -272,7 +273,7 @@ func (c *ReplayFlags) synthetic(f *flagFaults) *Workload {
 	}
 	f.rule(c.MaxSimTimeSeconds == nil, "", "--max-sim-time-seconds currently only supports trace-file replay")
 	f.rule(c.AgenticLanes == nil, "", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
-	if _, err := workload.ParseFormat(val(c.TraceFormat, "mooncake")); err != nil {
+	if _, err := trace.ParseFormat(val(c.TraceFormat, "mooncake")); err != nil {
 		f.bad("--trace-format", err.Error())
 	}
 	return &Workload{Synthetic: &s, ArrivalSeedGiven: c.ArrivalSeed != nil, MaxSimTimeMs: math.Inf(1)}
@@ -287,13 +288,13 @@ func flagOf(key string) string {
 }
 
 func (c *ReplayFlags) trace(f *flagFaults) *Workload {
-	format, err := workload.ParseFormat(val(c.TraceFormat, "mooncake"))
+	format, err := trace.ParseFormat(val(c.TraceFormat, "mooncake"))
 	if err != nil {
 		f.bad("--trace-format", err.Error())
 		return nil
 	}
 	f.rule(c.RequestRate == nil && c.ArrivalIntervalMs == nil, "", "--request-rate and --arrival-interval-ms only apply to synthetic replay")
-	load := workload.DefaultLoadOptions(format)
+	load := trace.DefaultLoadOptions(format)
 	load.SharedPrefixRatio, load.PrefixGroups = val(c.TraceSharedPrefixRatio, 0), bounded(val(c.TraceNumPrefixGroups, 0))
 	f.rule(load.PrefixGroups <= math.MaxInt32, "--trace-num-prefix-groups", fmt.Sprintf("at most %d groups", math.MaxInt32))
 	if p := c.TraceBlockSize; p != nil {
@@ -301,15 +302,15 @@ func (c *ReplayFlags) trace(f *flagFaults) *Workload {
 		f.rule(*p <= maxBlockSize, "--trace-block-size", fmt.Sprintf("trace_block_size must be at most %d, got %d", maxBlockSize, *p))
 		load.BlockSize = bounded(*p)
 	}
-	t := &Trace{Paths: c.Traces, Load: load, Drive: workload.Drive{
+	t := &Trace{Paths: c.Traces, Load: load, Drive: trace.Drive{
 		ClosedLoop: c.ReplayConcurrency != nil, Concurrency: bounded(val(c.ReplayConcurrency, 0)), Speedup: val(c.ArrivalSpeedupRatio, 1),
 		Laned: c.AgenticLanes != nil, Lanes: bounded(val(c.AgenticLanes, 0))}}
-	if len(t.Paths) != 1 && format != workload.Dynamo {
+	if len(t.Paths) != 1 && format != trace.Dynamo {
 		f.bad("", "--trace-format="+format.String()+" requires exactly one trace file")
 		t.Paths = t.Paths[:1]
 	}
 	for _, k := range t.check() {
-		if format == workload.AppliedCompute && k.key == "replay_concurrency" && !t.Drive.ClosedLoop {
+		if format == trace.AppliedCompute && k.key == "replay_concurrency" && !t.Drive.ClosedLoop {
 			k = keyed{"", "--trace-format=applied_compute_agentic requires --replay-concurrency because the source traces do not include first-turn timestamps"}
 		}
 		if slices.Contains([]string{"shared_prefix_ratio", "num_prefix_groups"}, k.key) {

@@ -15,7 +15,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/timing"
-	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -381,10 +381,10 @@ func TestDriveCarriesEngineBlockSize(t *testing.T) {
 	c := traced(path)
 	c.ExtraEngineArgs, c.ArrivalSpeedupRatio = ptr(`{"block_size":16}`), ptr(2.0)
 	run := mustResolve(t, c)
-	if d, ok := run.Drive(); !ok || d != (workload.Drive{BlockSize: 16, Speedup: 2}) {
+	if d, ok := run.Drive(); !ok || d != (trace.Drive{BlockSize: 16, Speedup: 2}) {
 		t.Errorf("%+v", d)
 	}
-	if run.Workload.Trace.Load.BlockSize != workload.DefaultBlockSize {
+	if run.Workload.Trace.Load.BlockSize != trace.DefaultBlockSize {
 		t.Errorf("%+v", run.Workload.Trace.Load)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
@@ -55,12 +56,12 @@ func (r *resolvedReader) synthetic(w *resolved.Synthetic) *Workload {
 }
 
 func (r *resolvedReader) trace(w *resolved.Trace) *Workload {
-	format, err := workload.ParseFormat(w.Format)
+	format, err := trace.ParseFormat(w.Format)
 	if err != nil {
 		r.fault("workload.format", err.Error())
 		return nil
 	}
-	t := &Trace{refs: slices.Clone(w.Trace), Load: workload.DefaultLoadOptions(format), Drive: workload.Drive{
+	t := &Trace{refs: slices.Clone(w.Trace), Load: trace.DefaultLoadOptions(format), Drive: trace.Drive{
 		ClosedLoop: w.Concurrency != nil, Concurrency: val(w.Concurrency, 0), Speedup: val(w.ArrivalSpeedup, 1),
 		Laned: w.AgenticLanes != nil, Lanes: val(w.AgenticLanes, 0)}}
 	for _, ref := range w.Trace {
@@ -68,14 +69,14 @@ func (r *resolvedReader) trace(w *resolved.Trace) *Workload {
 	}
 	t.Load.BlockSize = val(w.TraceBlockSize, 0)
 	least := 1
-	if workload.DefaultLoadOptions(format).BlockSize == 0 {
+	if trace.DefaultLoadOptions(format).BlockSize == 0 {
 		least = 0 // such files may say it themselves
 	}
 	r.within("workload.trace_block_size", t.Load.BlockSize, least, maxBlockSize)
 	t.Load.SharedPrefixRatio, t.Load.PrefixGroups = val(w.TraceSharedPrefixRatio, 0), val(w.TraceNumPrefixGroups, 0)
 	r.rule(t.Load.PrefixGroups <= math.MaxInt32, "workload.trace_num_prefix_groups", "too many groups")
 	if w.NestedTimestampBasis != "" {
-		t.Load.WekaTimestamps = workload.WekaTimestamps(r.choice("workload.nested_timestamp_basis", w.NestedTimestampBasis, timestampBases))
+		t.Load.WekaTimestamps = trace.WekaTimestamps(r.choice("workload.nested_timestamp_basis", w.NestedTimestampBasis, timestampBases))
 	}
 	for _, k := range t.check() {
 		r.fault(workloadKey(k.key), k.msg)

@@ -1,6 +1,6 @@
 package scenario
 
-import "github.com/dynosweep/dynosweep/sim/workload"
+import "github.com/dynosweep/dynosweep/sim/workload/trace"
 
 // Idle tells which flags of a command line that resolved to run change nothing in
 // it, and why, one sentence each.
@@ -46,11 +46,11 @@ func (c *ReplayFlags) idleLoad(w *Workload) []idleFlag {
 	out := []idleFlag{{"--arrival-speedup-ratio", c.ArrivalSpeedupRatio != nil && closed, noArrivals}}
 	if w.Trace != nil {
 		format := w.Trace.Load.Format
-		plain := format == workload.Mooncake || format == workload.MooncakeDelta || format == workload.AppliedCompute
+		plain := format == trace.Mooncake || format == trace.MooncakeDelta || format == trace.AppliedCompute
 		out = append(out, idleFlag{"--arrival-seed", c.ArrivalSeed != nil, "nothing of a trace is drawn"},
 			idleFlag{"--execution-model", c.ExecutionModel != nil && plain, "only agentic traces have it"})
 		shares, groups := w.Trace.Load.SharedPrefixRatio > 0, w.Trace.Load.PrefixGroups > 0
-		if format != workload.AppliedCompute {
+		if format != trace.AppliedCompute {
 			const why = "only trace format applied_compute_agentic reads it"
 			return append(out, idleFlag{"--trace-shared-prefix-ratio", c.TraceSharedPrefixRatio != nil, why},
 				idleFlag{"--trace-num-prefix-groups", c.TraceNumPrefixGroups != nil, why})

@@ -9,6 +9,7 @@ import (
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // PredictOptions are what the command line adds to an AISimulate file.
@@ -294,23 +295,23 @@ func (p *predictor) load(m document.Mapping, kinds []string, keys map[string][]s
 
 func (p *predictor) trace(m document.Mapping) *Workload {
 	s := m.Sub("source", "a mapping", []string{"type", "paths", "format", "block_size", "nested_timestamp_basis"})
-	format := workload.Mooncake
+	format := trace.Mooncake
 	if v := s.String("format", document.NotNull); v.Set {
 		var err error
-		if format, err = workload.ParseFormat(v.Value); err != nil {
+		if format, err = trace.ParseFormat(v.Value); err != nil {
 			p.f.InvalidAt(s.Node, "format", err.Error())
 			return nil
 		}
 	}
-	t := &Trace{Load: workload.DefaultLoadOptions(format)}
+	t := &Trace{Load: trace.DefaultLoadOptions(format)}
 	if b := s.Count("block_size", 0); b > 0 {
 		s.Require(b <= maxBlockSize, "block_size", fmt.Sprintf("block_size must be at most %d, got %d", maxBlockSize, b))
 		t.Load.BlockSize = b
 	}
 	if v := s.String("nested_timestamp_basis", document.NotNull); v.Set {
 		i := slices.Index(timestampBases, v.Value)
-		s.Require(i >= 0 && format == workload.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+document.OneOf(timestampBases)+", for format weka only")
-		t.Load.WekaTimestamps = workload.WekaTimestamps(max(i, 0))
+		s.Require(i >= 0 && format == trace.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+document.OneOf(timestampBases)+", for format weka only")
+		t.Load.WekaTimestamps = trace.WekaTimestamps(max(i, 0))
 	}
 	kind, l := p.load(m, []string{"concurrency", "trace_timestamps"}, map[string][]string{
 		"concurrency": {"concurrency"}, "trace_timestamps": {"speedup", "agentic_lanes"}})
@@ -327,18 +328,18 @@ func (p *predictor) trace(m document.Mapping) *Workload {
 	for _, k := range t.check() {
 		p.f.Invalid(nearestOf(m.Node, trafficPaths[k.key]...), k.msg)
 	}
-	if format == workload.MooncakeDelta || format == workload.AgenticMooncake {
+	if format == trace.MooncakeDelta || format == trace.AgenticMooncake {
 		s.Require(!p.disaggregated, "format", format.String()+" runs in aggregated mode only")
 	}
 	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1)}
-	if format == workload.AgenticMooncake || format == workload.Weka || format == workload.Dynamo {
+	if format == trace.AgenticMooncake || format == trace.Weka || format == trace.Dynamo {
 		w.ExecutionModel = p.modelName
 	}
 	stop := m.Sub("stop", "a mapping", []string{"max_virtual_time_seconds"})
 	if v := stop.Float("max_virtual_time_seconds", document.OrNull); v.Set {
 		w.MaxSimTimeMs = v.Value * 1000
 		stop.Require(document.FiniteFrom(w.MaxSimTimeMs, 0), "max_virtual_time_seconds", "max_virtual_time_seconds must be finite and non-negative")
-		stop.Require(format != workload.AgenticMooncake && format != workload.Weka, "max_virtual_time_seconds", "max_virtual_time_seconds is not supported for "+format.String())
+		stop.Require(format != trace.AgenticMooncake && format != trace.Weka, "max_virtual_time_seconds", "max_virtual_time_seconds is not supported for "+format.String())
 	}
 	return w
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
@@ -217,9 +218,9 @@ func (w *Workload) resolved(f form) resolved.Workload {
 		out.AgenticLanes = &t.Drive.Lanes
 	}
 	switch format {
-	case workload.AppliedCompute:
+	case trace.AppliedCompute:
 		out.TraceSharedPrefixRatio, out.TraceNumPrefixGroups = &t.Load.SharedPrefixRatio, &t.Load.PrefixGroups
-	case workload.Weka:
+	case trace.Weka:
 		out.NestedTimestampBasis = timestampBases[t.Load.WekaTimestamps]
 	}
 	if !math.IsInf(w.MaxSimTimeMs, 1) {

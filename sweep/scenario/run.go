@@ -30,6 +30,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/timing"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // Run is one configuration, complete but for what only loaded data can tell: the
@@ -125,9 +126,9 @@ func (r *Run) Synthetic() (workload.Synthetic, bool) {
 }
 
 // Drive says how a loaded trace is released in this run; false for generated load.
-func (r *Run) Drive() (workload.Drive, bool) {
+func (r *Run) Drive() (trace.Drive, bool) {
 	if r.Workload.Trace == nil {
-		return workload.Drive{}, false
+		return trace.Drive{}, false
 	}
 	d := r.Workload.Trace.Drive
 	d.BlockSize = r.BlockSize()

@@ -10,6 +10,7 @@ import (
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // Keys of the sweep specification's sections.
@@ -158,15 +159,15 @@ func readTrace(f *document.Faults, m document.Mapping, dir string) *Workload {
 			f.Malformed(v, "request_rate, arrival_interval_ms and arrival_seed only apply to synthetic load")
 		}
 	}
-	format := workload.Mooncake
+	format := trace.Mooncake
 	if v := m.String("format", document.NotNull); v.Set {
 		var err error
-		if format, err = workload.ParseFormat(v.Value); err != nil {
+		if format, err = trace.ParseFormat(v.Value); err != nil {
 			f.InvalidAt(m.Node, "format", err.Error())
 			return nil
 		}
 	}
-	load := workload.DefaultLoadOptions(format)
+	load := trace.DefaultLoadOptions(format)
 	if b := m.Uint("trace_block_size", 64, document.OrNull); b.Set {
 		m.Require(b.Value > 0, "trace_block_size", "trace_block_size must be greater than 0")
 		m.Require(b.Value <= maxBlockSize, "trace_block_size", fmt.Sprintf("trace_block_size must be at most %d, got %d", maxBlockSize, b.Value))
@@ -176,11 +177,11 @@ func readTrace(f *document.Faults, m document.Mapping, dir string) *Workload {
 	load.PrefixGroups = m.Uint("trace_num_prefix_groups", 32, document.NotNull).Int(0)
 	if v := m.String("nested_timestamp_basis", document.NotNull); v.Set {
 		i := slices.Index(timestampBases, v.Value)
-		m.Require(i >= 0 && format == workload.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+document.OneOf(timestampBases)+", for format weka only")
-		load.WekaTimestamps = workload.WekaTimestamps(max(i, 0))
+		m.Require(i >= 0 && format == trace.Weka, "nested_timestamp_basis", "nested_timestamp_basis is "+document.OneOf(timestampBases)+", for format weka only")
+		load.WekaTimestamps = trace.WekaTimestamps(max(i, 0))
 	}
 	c, lanes := readLoad(m), m.Uint("agentic_lanes", 64, document.OrNull)
-	t := &Trace{Paths: readTracePaths(m, dir), Load: load, Drive: workload.Drive{ClosedLoop: c.concurrency.Set, Concurrency: c.concurrency.Int(0),
+	t := &Trace{Paths: readTracePaths(m, dir), Load: load, Drive: trace.Drive{ClosedLoop: c.concurrency.Set, Concurrency: c.concurrency.Int(0),
 		Speedup: c.speedup.Or(1), Laned: lanes.Set, Lanes: lanes.Int(0)}}
 	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1), ExecutionModel: m.String("execution_model", document.OrNull).Value}
 	if v := m.Float("max_sim_time_seconds", document.OrNull); v.Set {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
@@ -27,11 +28,11 @@ type Workload struct {
 }
 
 // Trace is a trace workload: the files, how to read them and how to release them.
-// Runs whose Paths and Load are equal share one workload.Trace.
+// Runs whose Paths and Load are equal share one trace.Trace.
 type Trace struct {
 	Paths []string
-	Load  workload.LoadOptions
-	Drive workload.Drive // its BlockSize is left to Run.Drive
+	Load  trace.LoadOptions
+	Drive trace.Drive // its BlockSize is left to Run.Drive
 
 	refs []resolved.FileRef
 }
@@ -49,26 +50,26 @@ func (t *Trace) check() []keyed {
 		}
 	}
 	d, format := t.Drive, t.Load.Format
-	agentic := format == workload.AgenticMooncake || format == workload.Weka
+	agentic := format == trace.AgenticMooncake || format == trace.Weka
 	if d.ClosedLoop {
 		bad(d.Concurrency >= 1, "replay_concurrency", "replay_concurrency must be at least 1")
-		bad(format != workload.AgenticMooncake, "replay_concurrency", "agentic_mooncake trace format is not supported with replay_concurrency")
-		bad(format != workload.Weka, "replay_concurrency", "agentic Dynamo request traces are not supported with replay_concurrency")
+		bad(format != trace.AgenticMooncake, "replay_concurrency", "agentic_mooncake trace format is not supported with replay_concurrency")
+		bad(format != trace.Weka, "replay_concurrency", "agentic Dynamo request traces are not supported with replay_concurrency")
 	} else {
 		bad(d.Speedup > 0 && !math.IsInf(d.Speedup, 1), "arrival_speedup_ratio",
 			"ratio must be a finite positive number, got "+plainFloat(d.Speedup))
-		bad(format != workload.AppliedCompute, "replay_concurrency", "trace_format='applied_compute_agentic' requires replay_concurrency because source traces do not contain first-turn timestamps")
+		bad(format != trace.AppliedCompute, "replay_concurrency", "trace_format='applied_compute_agentic' requires replay_concurrency because source traces do not contain first-turn timestamps")
 	}
 	if d.Laned {
 		bad(d.Lanes >= 1, "agentic_lanes", "agentic_lanes must be at least 1")
 		bad(!d.ClosedLoop, "agentic_lanes", "agentic_lanes cannot be combined with replay_concurrency")
-		bad(agentic || format == workload.Dynamo, "agentic_lanes", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
+		bad(agentic || format == trace.Dynamo, "agentic_lanes", "agentic_lanes requires trace_format='agentic_mooncake', 'weka', or 'dynamo'")
 	}
-	if format == workload.AppliedCompute {
+	if format == trace.AppliedCompute {
 		bad(document.IsFraction(t.Load.SharedPrefixRatio), "shared_prefix_ratio", "shared_prefix_ratio must be between 0.0 and 1.0, got "+plainFloat(t.Load.SharedPrefixRatio))
 		bad(t.Load.PrefixGroups >= 0, "num_prefix_groups", fmt.Sprintf("num_prefix_groups must be at least 0, got %d", t.Load.PrefixGroups))
 	}
-	if format != workload.Dynamo {
+	if format != trace.Dynamo {
 		bad(len(t.Paths) == 1, "trace", fmt.Sprintf("trace_format='%s' requires exactly one trace file, got %d", format, len(t.Paths)))
 	}
 	return out
@@ -77,7 +78,7 @@ func (t *Trace) check() []keyed {
 // scalable reports whether the Planner can look at the load (spec
 // sweeps-and-schema 7): synthetic, mooncake and dynamo.
 func (w *Workload) scalable() bool {
-	return w.Trace == nil || w.Trace.Load.Format == workload.Mooncake || w.Trace.Load.Format == workload.Dynamo
+	return w.Trace == nil || w.Trace.Load.Format == trace.Mooncake || w.Trace.Load.Format == trace.Dynamo
 }
 
 // Drawn reports whether the arrival seed decides anything.
@@ -128,7 +129,7 @@ func (w *Workload) refer(files *Files) error {
 		ref, err := t.ref(files, p)
 		if err != nil {
 			what := "failed to open trace file "
-			if t.Load.Format == workload.Dynamo {
+			if t.Load.Format == trace.Dynamo {
 				what = "failed to open "
 			}
 			return &document.Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
@@ -140,11 +141,11 @@ func (w *Workload) refer(files *Files) error {
 
 // ref describes one trace by its content; only weka has folders of traces.
 func (t *Trace) ref(files *Files, path string) (resolved.FileRef, error) {
-	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != workload.Weka {
+	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != trace.Weka {
 		return resolved.FileRef{}, errors.New("is a directory")
 	}
 	return files.ref(path)
 }
 
-// timestampBases are the names of workload.WekaTimestamps.
+// timestampBases are the names of trace.WekaTimestamps.
 var timestampBases = []string{"auto", "absolute", "relative"}

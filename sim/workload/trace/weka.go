@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // WekaTimestamps says what the times inside a subagent count from.
@@ -404,10 +406,10 @@ func (o *wekaObject) checkRequest(r *wekaRequest, found map[string]bool) error {
 		return o.fail("has invalid api_time; expected a finite non-negative value")
 	case r.input == 0:
 		return o.fail("has a zero-length request")
-	case r.input/o.blockSize >= maxOwnBlocks:
-		return o.fail("has a prompt of %d tokens, more than %d blocks of %d", r.input, maxOwnBlocks, o.blockSize)
-	case r.input > maxTokens || r.output > maxTokens:
-		return o.fail("has a length of %d tokens; at most %d can be replayed", max(r.input, r.output), maxTokens)
+	case r.input/o.blockSize >= workload.MaxOwnBlocks:
+		return o.fail("has a prompt of %d tokens, more than %d blocks of %d", r.input, workload.MaxOwnBlocks, o.blockSize)
+	case r.input > workload.MaxTokens || r.output > workload.MaxTokens:
+		return o.fail("has a length of %d tokens; at most %d can be replayed", max(r.input, r.output), workload.MaxTokens)
 	}
 	return nil
 }

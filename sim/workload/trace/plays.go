@@ -1,10 +1,12 @@
-package workload
+package trace
 
 import (
 	"cmp"
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // plays is the graph driver (spec workload 3.4, 3.5): a node becomes ready when its
@@ -15,17 +17,17 @@ type plays struct {
 	graph   *graph
 	view    *view
 	drive   Drive
-	slots   slots
-	ready   turnHeap    // released nodes are not in it; ref.index is the node
-	readyMs []float64   // [node], the latest bound so far
-	waits   []int32     // [node], dependencies that have not fired
-	state   []playState // [play]
-	pending int32       // the next play without a lane; all have started: len(state)
-	left    int         // nodes that may still be released
-	ended   []nodeEnd   // since the last Flush
+	slots   workload.InFlight
+	ready   workload.TurnHeap // released nodes are not in it; ref.Index is the node
+	readyMs []float64         // [node], the latest bound so far
+	waits   []int32           // [node], dependencies that have not fired
+	state   []playState       // [play]
+	pending int32             // the next play without a lane; all have started: len(state)
+	left    int               // nodes that may still be released
+	ended   []nodeEnd         // since the last Flush
 }
 
-var _ Source = (*plays)(nil)
+var _ workload.Source = (*plays)(nil)
 
 // playState is one play of a run.
 type playState struct {
@@ -42,7 +44,7 @@ type playState struct {
 
 type nodeEnd struct {
 	node int32
-	how  Outcome
+	how  workload.Outcome
 	atMs float64
 }
 
@@ -99,25 +101,25 @@ func (p *plays) startNext(atMs float64, lane string) {
 }
 
 func (p *plays) push(node int32) {
-	p.ready.push(turnEntry{readyMs: p.readyMs[node], ref: sessionRef{index: int64(node)}})
+	p.ready.Push(workload.Turn{ReadyMs: p.readyMs[node], Ref: workload.SessionRef{Index: int64(node)}})
 }
 
 func (p *plays) NextMs() float64 {
 	if len(p.ready) == 0 {
 		return math.Inf(1)
 	}
-	return p.ready[0].readyMs
+	return p.ready[0].ReadyMs
 }
 
 func (p *plays) BeginRelease(float64, int) {}
 
-func (p *plays) Next(nowMs float64) *Request {
+func (p *plays) Next(nowMs float64) *workload.Request {
 	if p.NextMs() > nowMs {
 		return nil
 	}
-	e := p.ready.pop()
-	node := int32(e.ref.index)
-	s := p.slots.take(e.ref, -1, e.readyMs)
+	e := p.ready.Pop()
+	node := int32(e.Ref.Index)
+	s := p.slots.Start(e.Ref, -1, e.ReadyMs)
 	t, g := p.trace, p.graph
 	t.fill(&s.Request, int(node))
 	s.Prompt = p.view.prompt(t, int(node), p.drive.BlockSize)
@@ -132,10 +134,10 @@ func (p *plays) Next(nowMs float64) *Request {
 	return &s.Request
 }
 
-func (p *plays) Names(handle int32) Names {
-	g, node := p.graph, p.slots.At(handle).ref.index
+func (p *plays) Names(handle int32) workload.Names {
+	g, node := p.graph, p.slots.At(handle).Ref.Index
 	pl := &g.plays[g.playOf[node]]
-	n := Names{Session: g.sessions[node], Turn: -1, HasSession: true,
+	n := workload.Names{Session: g.sessions[node], Turn: -1, HasSession: true,
 		RequestID: g.ids[node], PlayID: pl.id, LaneID: p.state[g.playOf[node]].lane}
 	if pl.root >= 0 {
 		n.RootID = g.ids[pl.root]
@@ -162,9 +164,9 @@ func (p *plays) fire(node int32, on trigger, atMs float64) {
 	}
 }
 
-func (p *plays) Done(handle int32, nowMs float64, _ int32, how Outcome) {
-	s := p.slots.put(handle)
-	p.ended = append(p.ended, nodeEnd{node: int32(s.ref.index), how: how, atMs: nowMs})
+func (p *plays) Done(handle int32, nowMs float64, _ int32, how workload.Outcome) {
+	s := p.slots.End(handle)
+	p.ended = append(p.ended, nodeEnd{node: int32(s.Ref.Index), how: how, atMs: nowMs})
 }
 
 // Flush applies the ends of one instant by node: first all of them, then what they
@@ -177,7 +179,7 @@ func (p *plays) Flush(nowMs float64) {
 	for _, end := range p.ended {
 		st := &p.state[p.graph.playOf[end.node]]
 		st.inflight--
-		if end.how != Completed {
+		if end.how != workload.Completed {
 			p.fail(p.graph.playOf[end.node], end.atMs)
 			continue
 		}
@@ -209,59 +211,34 @@ func (p *plays) fail(number int32, atMs float64) {
 	st.unreleased = 0
 	kept := p.ready[:0]
 	for _, e := range p.ready {
-		if p.graph.playOf[e.ref.index] != number {
+		if p.graph.playOf[e.Ref.Index] != number {
 			kept = append(kept, e)
 		}
 	}
 	p.ready = kept
-	for i := len(kept)/2 - 1; i >= 0; i-- {
-		kept.sift(i, kept[i])
-	}
+	kept.Init()
 }
 
 func (p *plays) Drained() bool    { return p.left == 0 }
 func (p *plays) ClosedLoop() bool { return false }
+func (p *plays) Total() int64     { return int64(len(p.graph.ids)) }
 
-// PlayOutcome is how one play went, in play order.
-type PlayOutcome struct {
-	PlayID     string
-	Status     string  // completed, failed or unfinished
-	StartMs    float64 // first release; NaN if none
-	TerminalMs float64 // last completion or first failure; NaN while unfinished
-	SettledMs  float64 // when nothing of it was in flight any more; NaN before
-}
-
-// PlayOutcomes lists the plays of an agentic source; nil for another.
-func PlayOutcomes(src Source) []PlayOutcome {
-	p, ok := src.(*plays)
-	if !ok {
-		return nil
-	}
-	out := make([]PlayOutcome, len(p.state))
-	for i, st := range p.state {
-		out[i] = PlayOutcome{PlayID: p.graph.plays[i].id, Status: "unfinished", StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs}
-		switch {
-		case st.failed:
-			out[i].Status = "failed"
-		case st.open == 0:
-			out[i].Status = "completed"
-		}
-	}
-	return out
-}
-
-// NodeCounts says how many requests of an agentic source were released and how
-// many of them ended.
-func NodeCounts(src Source) (released, ended int) {
-	p, ok := src.(*plays)
-	if !ok {
-		return 0, 0
-	}
+// Plays lists how each play went, in play order.
+func (p *plays) Plays() []workload.PlayOutcome {
+	out := make([]workload.PlayOutcome, len(p.state))
 	for i := range p.state {
 		st := &p.state[i]
-		nodes := len(p.graph.nodesOf(int32(i)))
-		released += nodes - int(st.unreleased)
-		ended += nodes - int(st.unreleased) - int(st.inflight)
+		o := workload.PlayOutcome{PlayID: p.graph.plays[i].id, Status: "unfinished",
+			StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs,
+			Released: len(p.graph.nodesOf(int32(i))) - int(st.unreleased)}
+		o.Ended = o.Released - int(st.inflight)
+		switch {
+		case st.failed:
+			o.Status = "failed"
+		case st.open == 0:
+			o.Status = "completed"
+		}
+		out[i] = o
 	}
-	return released, ended
+	return out
 }

@@ -1,4 +1,21 @@
-package workload
+// Package trace reads the requests of trace files, describes them, and writes them in
+// other formats (spec workload 2).
+//
+//	tr, err := trace.Load(files, options)
+//	src, err := tr.NewSource(drive)
+//
+// A Trace is read once, is immutable, and is shared by any number of runs; a Source
+// belongs to one run and releases requests as package workload says. Stat describes
+// a trace without keeping it, Convert writes it in another format, and WriteSynthetic
+// writes generated load as a trace.
+//
+// Times are float64 ms, lengths are tokens. The blocks of prompts get their identity
+// when the trace is read, as nodes of prefix chains; an engine's block size only
+// decides how they are divided. A fault of an input file is an *InputError with the
+// text of spec workload 4.
+//
+// The rules are those of spec workload: 2 for the formats, 3.4 and 3.5 for graphs.
+package trace
 
 import (
 	"errors"
@@ -9,6 +26,7 @@ import (
 	"sync"
 
 	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // Format names a trace format.
@@ -239,15 +257,15 @@ type Drive struct {
 }
 
 // NewSource returns the load of one run, as the table of spec workload 0 says.
-func (t *Trace) NewSource(d Drive) (Source, error) {
+func (t *Trace) NewSource(d Drive) (workload.Source, error) {
 	if err := t.checkDrive(d); err != nil {
 		return nil, err
 	}
-	if err := fitsPrivate(t.maxTokens, d.BlockSize); err != nil {
+	if err := workload.CheckOwnBlocks(t.maxTokens, d.BlockSize); err != nil {
 		return nil, err
 	}
-	if t.delta() && t.maxTokens > maxTokens {
-		return nil, fmt.Errorf("a session grows to %d tokens; at most %d can be replayed", t.maxTokens, maxTokens)
+	if t.delta() && t.maxTokens > workload.MaxTokens {
+		return nil, fmt.Errorf("a session grows to %d tokens; at most %d can be replayed", t.maxTokens, workload.MaxTokens)
 	}
 	if t.graph != nil {
 		return newPlays(t, d)
@@ -266,12 +284,12 @@ func (t *Trace) NewSource(d Drive) (Source, error) {
 		return nil, err
 	}
 	if d.ClosedLoop {
-		return newSessions(f, d.Concurrency), nil
+		return workload.NewSessions(f, d.Concurrency), nil
 	}
 	if !t.multiTurn {
-		return newQueue(f, 0), nil
+		return workload.NewQueue(f, 0), nil
 	}
-	return newSessions(f, 0), nil
+	return workload.NewSessions(f, 0), nil
 }
 
 // checkDrive refuses load controls that do not fit the trace.
@@ -303,7 +321,7 @@ func (t *Trace) checkDrive(d Drive) error {
 		return errors.New("trace_format='applied_compute_agentic' requires replay_concurrency because source traces do not contain first-turn timestamps")
 	}
 	if !(d.Speedup > 0) || math.IsInf(d.Speedup, 0) {
-		return fmt.Errorf("ratio must be a finite positive number, got %s", number(d.Speedup))
+		return fmt.Errorf("ratio must be a finite positive number, got %s", workload.FormatFloat(d.Speedup))
 	}
 	return nil
 }
@@ -340,7 +358,7 @@ func (f *traceFeed) shape() error {
 	for i := range sessions {
 		s := &sessions[i]
 		if startMs := (s.startMs - f.zeroMs) / f.drive.speedup(); startMs < 0 || math.IsInf(startMs, 0) {
-			return t.spot(s).fail(nil, "session %s has invalid first_arrival_timestamp_ms %s", s.id(), number(startMs))
+			return t.spot(s).fail(nil, "session %s has invalid first_arrival_timestamp_ms %s", s.id(), workload.FormatFloat(startMs))
 		}
 	}
 	return nil
@@ -357,35 +375,35 @@ func (d *Drive) speedup() float64 {
 // spot is where a session begins in the trace's file.
 func (t *Trace) spot(s *traceSession) spot { return spot{t.path, int(s.line)} }
 
-func (f *traceFeed) next() (ref sessionRef, startMs float64, ok bool) {
+func (f *traceFeed) Next() (ref workload.SessionRef, startMs float64, ok bool) {
 	t := f.trace
 	if f.at == len(t.sessions)-1 {
-		return sessionRef{}, 0, false
+		return workload.SessionRef{}, 0, false
 	}
 	i := f.at
 	f.at++
 	if f.drive.ClosedLoop {
-		return sessionRef{index: int64(i)}, 0, true
+		return workload.SessionRef{Index: int64(i)}, 0, true
 	}
 	if t.order != nil {
 		i = int(t.order[i])
 	}
-	return sessionRef{index: int64(i)}, (t.sessions[i].startMs - f.zeroMs) / f.drive.speedup(), true
+	return workload.SessionRef{Index: int64(i)}, (t.sessions[i].startMs - f.zeroMs) / f.drive.speedup(), true
 }
 
-func (f *traceFeed) turns(ref sessionRef) int32 {
-	return f.trace.sessions[ref.index+1].first - f.trace.sessions[ref.index].first
+func (f *traceFeed) Turns(ref workload.SessionRef) int32 {
+	return f.trace.sessions[ref.Index+1].first - f.trace.sessions[ref.Index].first
 }
 
-func (f *traceFeed) total() int64 { return int64(len(f.trace.turns)) }
+func (f *traceFeed) Total() int64 { return int64(len(f.trace.turns)) }
 
-func (f *traceFeed) delayMs(ref sessionRef, turn int32) float64 {
-	return f.trace.turns[f.trace.sessions[ref.index].first+turn].delayMs / f.drive.speedup()
+func (f *traceFeed) DelayMs(ref workload.SessionRef, turn int32) float64 {
+	return f.trace.turns[f.trace.sessions[ref.Index].first+turn].delayMs / f.drive.speedup()
 }
 
-func (f *traceFeed) fill(r *Request, ref sessionRef, turn int32) {
+func (f *traceFeed) Fill(r *workload.Request, ref workload.SessionRef, turn int32) {
 	t := f.trace
-	s := &t.sessions[ref.index]
+	s := &t.sessions[ref.Index]
 	i := int(s.first + turn)
 	t.fill(r, i)
 	if f.delta != nil {
@@ -395,15 +413,15 @@ func (f *traceFeed) fill(r *Request, ref sessionRef, turn int32) {
 	}
 }
 
-func (f *traceFeed) names(ref sessionRef, turn int32) Names {
+func (f *traceFeed) Names(ref workload.SessionRef, turn int32) workload.Names {
 	if !f.named {
-		return Names{}
+		return workload.Names{}
 	}
-	return Names{Session: f.trace.sessions[ref.index].id(), Turn: turn, HasSession: true}
+	return workload.Names{Session: f.trace.sessions[ref.Index].id(), Turn: turn, HasSession: true}
 }
 
 // fill sets the fields of a turn that need no session and no block size.
-func (t *Trace) fill(r *Request, i int) {
+func (t *Trace) fill(r *workload.Request, i int) {
 	turn, extra := &t.turns[i], &t.extras[t.turns[i].extra]
 	r.Ordinal = int64(i)
 	r.PromptTokens = turn.input
@@ -413,10 +431,10 @@ func (t *Trace) fill(r *Request, i int) {
 	r.PolicyClass = extra.policyClass
 }
 
-func (f *traceFeed) ended(ref sessionRef, turn, emitted int32, how Outcome) {
+func (f *traceFeed) Ended(ref workload.SessionRef, turn, emitted int32, how workload.Outcome) {
 	if f.delta != nil {
-		i := f.trace.sessions[ref.index].first + turn
-		last := i+1 == f.trace.sessions[ref.index+1].first
+		i := f.trace.sessions[ref.Index].first + turn
+		last := i+1 == f.trace.sessions[ref.Index+1].first
 		f.delta.ended(ref, int(i), emitted, how, last)
 	}
 }

@@ -1,8 +1,10 @@
-package workload
+package trace
 
 import (
 	"fmt"
 	"math"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // appliedRow is one sequential session of applied_compute_agentic.
@@ -26,7 +28,7 @@ const (
 // whose prompts grow by what the assistant and its tools add.
 func loadApplied(path string, o LoadOptions) (*Trace, error) {
 	if !(o.SharedPrefixRatio >= 0 && o.SharedPrefixRatio <= 1) {
-		return nil, fmt.Errorf("shared_prefix_ratio must be between 0.0 and 1.0, got %s", number(o.SharedPrefixRatio))
+		return nil, fmt.Errorf("shared_prefix_ratio must be between 0.0 and 1.0, got %s", workload.FormatFloat(o.SharedPrefixRatio))
 	}
 	l, err := openLines(path, "trace file ")
 	if err != nil {
@@ -82,11 +84,11 @@ func (b *builder) appliedTurns(l *lines, r *appliedRow, o LoadOptions, fresh *ui
 			input += r.assistant[k-1] + r.tool[k-1]
 			delayMs = float64(r.latencyS[k-1] * 1000)
 		}
-		if input > maxTokens || output > maxTokens {
-			return l.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", l.n, max(input, output), maxTokens)
+		if input > workload.MaxTokens || output > workload.MaxTokens {
+			return l.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", l.n, max(input, output), workload.MaxTokens)
 		}
-		if int(input)/o.BlockSize >= maxOwnBlocks {
-			return l.fail(nil, "trace line %d has a prompt of %d tokens, more than %d blocks of %d", l.n, input, maxOwnBlocks, o.BlockSize)
+		if int(input)/o.BlockSize >= workload.MaxOwnBlocks {
+			return l.fail(nil, "trace line %d has a prompt of %d tokens, more than %d blocks of %d", l.n, input, workload.MaxOwnBlocks, o.BlockSize)
 		}
 		for n := len(t.nodes) - first; n*o.BlockSize < int(input); n++ {
 			id := uint64(group)<<32 | uint64(n)

@@ -1,10 +1,12 @@
-package workload
+package trace
 
 import (
 	"errors"
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 const agenticSchema = "dynamo.agentic_mooncake"
@@ -303,14 +305,14 @@ func (r *agenticRow) check(at spot, n, blockSize int, seen map[string]bool) erro
 		return err
 	}
 	if r.notBeforeMs < 0 {
-		return at.fail(nil, "trace line %d has invalid not_before_ms %s", n, number(r.notBeforeMs))
+		return at.fail(nil, "trace line %d has invalid not_before_ms %s", n, workload.FormatFloat(r.notBeforeMs))
 	}
 	if r.apiMs < 0 {
-		return at.fail(nil, "trace line %d has invalid recorded_api_time_ms %s", n, number(r.apiMs))
+		return at.fail(nil, "trace line %d has invalid recorded_api_time_ms %s", n, workload.FormatFloat(r.apiMs))
 	}
 	for _, d := range r.deps {
 		if d.delayMs < 0 {
-			return at.fail(nil, "trace line %d has invalid dependency delay %s", n, number(d.delayMs))
+			return at.fail(nil, "trace line %d has invalid dependency delay %s", n, workload.FormatFloat(d.delayMs))
 		}
 		if d.trigger == onDispatch && d.relation != spawn {
 			name := [...]string{"Sequence", "Spawn", "Join", "ReplayBarrier"}[d.relation]
@@ -465,10 +467,10 @@ func (r *agenticRow) checkLegacy(l *lines, blockSize int, lineOf map[string]int)
 		return err
 	}
 	if r.toolWaitMs < 0 {
-		return l.fail(nil, "trace line %d has invalid tool_wait_ms %s", l.n, number(r.toolWaitMs))
+		return l.fail(nil, "trace line %d has invalid tool_wait_ms %s", l.n, workload.FormatFloat(r.toolWaitMs))
 	}
 	if d := r.delayMs + r.delay2Ms; d < 0 {
-		return l.fail(nil, "trace line %d has invalid delay %s", l.n, number(d))
+		return l.fail(nil, "trace line %d has invalid delay %s", l.n, workload.FormatFloat(d))
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
-package workload
+package trace
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"math"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // Conversion says what to write, and of what part of a trace.
@@ -30,9 +32,9 @@ func (c *Conversion) Validate() error {
 	case c.To != Mooncake && c.To != AgenticMooncake:
 		return fmt.Errorf("cannot write %s; mooncake and agentic_mooncake can be written", c.To)
 	case !(c.Speedup > 0) || math.IsInf(c.Speedup, 0):
-		return fmt.Errorf("ratio must be a finite positive number, got %s", number(c.Speedup))
+		return fmt.Errorf("ratio must be a finite positive number, got %s", workload.FormatFloat(c.Speedup))
 	case math.IsNaN(c.FromMs) || c.FromMs < 0 || !(c.UntilMs > c.FromMs):
-		return fmt.Errorf("the kept time must not be empty or negative, got %s to %s ms", number(c.FromMs), number(c.UntilMs))
+		return fmt.Errorf("the kept time must not be empty or negative, got %s to %s ms", workload.FormatFloat(c.FromMs), workload.FormatFloat(c.UntilMs))
 	case c.MaxRequests < 0:
 		return fmt.Errorf("the number of requests must not be negative, got %d", c.MaxRequests)
 	}

@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"encoding/csv"
@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // ParseImport reads the name of a format that Stat and Convert take: a trace_format,
@@ -184,8 +186,8 @@ func (t *csvRows) read(record []string) error {
 	if t.r.output, err = tokens(record[t.response]); err != nil {
 		return err
 	}
-	if int(t.r.input)/t.blockSize >= maxOwnBlocks {
-		return fmt.Errorf("a prompt of %d tokens is more than %d blocks of %d", t.r.input, maxOwnBlocks, t.blockSize)
+	if int(t.r.input)/t.blockSize >= workload.MaxOwnBlocks {
+		return fmt.Errorf("a prompt of %d tokens is more than %d blocks of %d", t.r.input, workload.MaxOwnBlocks, t.blockSize)
 	}
 	t.r.has = hasTimestamp | hasIDs | hasInput | hasOutput
 	return nil

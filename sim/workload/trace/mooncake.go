@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
 // row is one decoded row of the mooncake family. Slices live until the next row.
@@ -169,8 +171,8 @@ func (r *row) checkOutput(at spot, n int) error {
 	if got := uint64(len(r.outputIDs)); r.has&hasOutputIDs != 0 && got != r.output {
 		return at.fail(nil, "trace line %d output_length %d does not match output_token_ids length %d", n, r.output, got)
 	}
-	if longest := max(r.input, r.output); longest > maxTokens {
-		return at.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", n, longest, maxTokens)
+	if longest := max(r.input, r.output); longest > workload.MaxTokens {
+		return at.fail(nil, "trace line %d has a length of %d tokens; at most %d can be replayed", n, longest, workload.MaxTokens)
 	}
 	return nil
 }
@@ -317,7 +319,7 @@ func (b *builder) place(r *row, l *lines) (delayMs float64, err error) {
 		delayMs = r.timestampMs - b.lastMs[i]
 	}
 	if !(delayMs >= 0) || math.IsInf(delayMs, 0) {
-		return 0, l.fail(nil, "trace line %d has invalid delay %s", l.n, number(delayMs))
+		return 0, l.fail(nil, "trace line %d has invalid delay %s", l.n, workload.FormatFloat(delayMs))
 	}
 	if r.has&hasTimestamp != 0 {
 		b.lastMs[i] = r.timestampMs

@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
 const azureTable = "TIMESTAMP,ContextTokens,GeneratedTokens\n" +
@@ -57,7 +60,7 @@ func TestTablesBecomeMooncake(t *testing.T) {
 
 // same compares two replays in arrivals, lengths and shared blocks; the order of
 // requests is that of their arrivals.
-func same(t *testing.T, what string, a, b []done) {
+func same(t *testing.T, what string, a, b []workloadtest.Served) {
 	t.Helper()
 	if len(a) != len(b) {
 		t.Fatalf("%s: %d and %d requests", what, len(a), len(b))
@@ -67,7 +70,7 @@ func same(t *testing.T, what string, a, b []done) {
 			t.Errorf("%s: request %d is %+v and %+v", what, i, a[i].Request, b[i].Request)
 		}
 		for k := range i {
-			if x, y := sharedBlocks(a[i], a[k]), sharedBlocks(b[i], b[k]); x != y {
+			if x, y := workloadtest.SharedBlocks(a[i], a[k]), workloadtest.SharedBlocks(b[i], b[k]); x != y {
 				t.Errorf("%s: requests %d and %d share %d and %d blocks", what, k, i, x, y)
 			}
 		}
@@ -75,8 +78,8 @@ func same(t *testing.T, what string, a, b []done) {
 }
 
 func TestConversionsReplayTheSame(t *testing.T) {
-	run := func(text string, o LoadOptions, d Drive) []done {
-		return cluster(t, source(t, load(t, text, o), d), 32, constant(7))
+	run := func(text string, o LoadOptions, d Drive) []workloadtest.Served {
+		return workloadtest.Serve(t, source(t, load(t, text, o), d), 32, workloadtest.Constant(7))
 	}
 	sessions, _ := convert(t, sessionRows, mooncake(512), DefaultConversion(Mooncake))
 	same(t, "mooncake", run(sessionRows, mooncake(512), open(32)), run(sessions, mooncake(512), open(32)))
@@ -134,25 +137,31 @@ func TestWhatCannotBeExpressedIsRefused(t *testing.T) {
 }
 
 func TestWrittenLoadReplaysTheSame(t *testing.T) {
-	for name, edit := range map[string]func(*Synthetic){
-		"poisson": func(s *Synthetic) { s.Control, s.RatePerS, s.Requests = Poisson, 10, 200 },
-		"turns": func(s *Synthetic) {
-			s.Control, s.IntervalMs, s.Speedup = Fixed, 33.3, 3
+	for name, edit := range map[string]func(*workload.Synthetic){
+		"poisson": func(s *workload.Synthetic) { s.Control, s.RatePerS, s.Requests = workload.Poisson, 10, 200 },
+		"turns": func(s *workload.Synthetic) {
+			s.Control, s.IntervalMs, s.Speedup = workload.Fixed, 33.3, 3
 			s.TurnsPerSession, s.InterTurnDelayMs, s.SharedPrefixRatio, s.PrefixGroups, s.InputTokens, s.Requests = 3, 12.7, .5, 2, 300, 12
 		},
-		"closed": func(s *Synthetic) { s.Concurrency, s.Requests, s.InputTokens = 3, 9, 100 },
+		"closed": func(s *workload.Synthetic) { s.Concurrency, s.Requests, s.InputTokens = 3, 9, 100 },
 	} {
-		s := synthetic(edit)
+		s := workload.DefaultSynthetic()
+		s.InputTokens, s.OutputTokens, s.Control = 64, 2, workload.Closed
+		edit(&s)
 		var out bytes.Buffer
-		if err := s.WriteTrace(&out, 64); err != nil {
+		if err := WriteSynthetic(&out, s, 64); err != nil {
+			t.Fatal(err)
+		}
+		own, err := s.NewSource(64)
+		if err != nil {
 			t.Fatal(err)
 		}
 		d := open(64)
-		if s.Control == Closed {
+		if s.Control == workload.Closed {
 			d = closed(64, s.Concurrency)
 		}
-		a := cluster(t, newSynthetic(t, 64, edit), 64, constant(7))
-		b := cluster(t, source(t, load(t, out.String(), mooncake(64)), d), 64, constant(7))
+		a := workloadtest.Serve(t, own, 64, workloadtest.Constant(7))
+		b := workloadtest.Serve(t, source(t, load(t, out.String(), mooncake(64)), d), 64, workloadtest.Constant(7))
 		same(t, name, a, b)
 	}
 }
@@ -254,8 +263,8 @@ func TestFasterEpochTimesKeepTheirDigits(t *testing.T) {
 	out, _ := convert(t, text, o, c)
 	faster := open(1)
 	faster.Speedup = 3
-	wantFloats(t, "arrivals", arrivals(cluster(t, source(t, load(t, out, o), open(1)), 1, constant(1))),
-		arrivals(cluster(t, source(t, load(t, text, o), faster), 1, constant(1)))...)
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(workloadtest.Serve(t, source(t, load(t, out, o), open(1)), 1, workloadtest.Constant(1))),
+		workloadtest.Arrivals(workloadtest.Serve(t, source(t, load(t, text, o), faster), 1, workloadtest.Constant(1)))...)
 }
 
 func TestConversionThatKeepsNothingIsRefused(t *testing.T) {

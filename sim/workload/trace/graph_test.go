@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
 const header64 = `{"schema":"dynamo.agentic_mooncake","version":2,"block_size":64,"hash_id_scope":"local","source":{"format":"f","digest":"d"}}` + "\n"
@@ -27,22 +30,22 @@ func deps(d ...string) string { return `,"dependencies":[` + strings.Join(d, ","
 func agentic() LoadOptions { return LoadOptions{Format: AgenticMooncake, BlockSize: 512} }
 
 // until serves each request until the given time.
-func until(endMs ...float64) func(*done) float64 {
-	return func(r *done) float64 { return endMs[r.Ordinal] - r.ArrivalMs }
+func until(endMs ...float64) func(*workloadtest.Served) float64 {
+	return func(r *workloadtest.Served) float64 { return endMs[r.Ordinal] - r.ArrivalMs }
 }
 
 func TestGraphEdgesFire(t *testing.T) { // W14
 	tr := load(t, header64+node("a", "p", 100, "")+
 		node("b", "p", 0, deps(dep("a", "dispatch", 5, "spawn")))+
 		node("c", "p", 0, deps(dep("a", "completion", 1, "sequence"), dep("b", "completion", 7, "join"))), agentic())
-	all := cluster(t, source(t, tr, open(64)), 64, until(122, 122, 140))
-	wantFloats(t, "arrivals", arrivals(all), 100, 105, 129)
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, until(122, 122, 140))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 100, 105, 129)
 	if r := all[1]; r.RequestID != "b" || r.PlayID != "p" || r.Session != "s" || !r.HasSession || r.Turn != -1 {
 		t.Errorf("%+v", r.Request)
 	}
 	fast := open(64)
 	fast.Speedup = 2
-	wantFloats(t, "x2", arrivals(cluster(t, source(t, tr, fast), 64, until(72, 72, 87))), 50, 52.5, 75.5)
+	workloadtest.WantFloats(t, "x2", workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, fast), 64, until(72, 72, 87))), 50, 52.5, 75.5)
 	if s, ok := tr.Graph(); !ok || s.Nodes != 3 || s.Plays != 1 || s.Source.Digest != "d" || s.Models[0] != "m" {
 		t.Errorf("%+v", s)
 	}
@@ -55,7 +58,7 @@ func TestNodesKnowTheirKin(t *testing.T) {
 		node("h", "p", 0, deps(dep("z", "completion", 1, "spawn"), dep("b", "completion", 1, "spawn")))+
 		node("q", "r", 0, "")+node("qq", "r", 0, deps(dep("q", "completion", 1, "sequence"))), agentic())
 	kin := func(d Drive) (out []string) {
-		for _, r := range cluster(t, source(t, tr, d), 64, constant(10)) {
+		for _, r := range workloadtest.Serve(t, source(t, tr, d), 64, workloadtest.Constant(10)) {
 			out = append(out, r.RequestID+":"+r.LaneID+":"+r.RootID+":"+r.ParentID)
 		}
 		return out
@@ -99,7 +102,7 @@ func TestLanesRunPlaysInOrder(t *testing.T) { // W15
 	} {
 		d := open(64)
 		d.Laned, d.Lanes = row.lanes > 0, row.lanes
-		wantFloats(t, row.name, arrivals(cluster(t, source(t, row.tr, d), 64, constant(11))), row.want...)
+		workloadtest.WantFloats(t, row.name, workloadtest.Arrivals(workloadtest.Serve(t, source(t, row.tr, d), 64, workloadtest.Constant(11))), row.want...)
 	}
 }
 
@@ -108,14 +111,14 @@ func TestRejectionFailsThePlayAndFreesItsLane(t *testing.T) { // W15
 	d := open(64)
 	d.Laned, d.Lanes = true, 1
 	src := source(t, tr, d)
-	all := clusterWith(t, src, 64, constant(12), func(r *done) Outcome {
+	all := workloadtest.ServeWith(t, src, 64, workloadtest.Constant(12), func(r *workloadtest.Served) workload.Outcome {
 		if r.RequestID == "r0a" {
-			return Rejected
+			return workload.Rejected
 		}
-		return Completed
+		return workload.Completed
 	})
-	wantFloats(t, "arrivals", arrivals(all), 0, 12, 74, 86, 148)
-	out := PlayOutcomes(src)
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 12, 74, 86, 148)
+	out := src.Plays()
 	if out[0].Status != "failed" || out[0].SettledMs != 12 || out[1].Status != "completed" || out[1].TerminalMs != 86 || out[1].StartMs != 12 {
 		t.Errorf("%+v", out)
 	}
@@ -127,8 +130,8 @@ func TestHeaderlessRowsCountFromTheirRoots(t *testing.T) {
 {"request_id":"c","wait_for":["a","b"],"delay":5,"tool_wait_ms":2.5,"input_length":64,"output_length":2,"hash_ids":[1]}
 {"request_id":"d","wait_for":["a"],"delay_ms":7,"input_length":64,"output_length":2,"hash_ids":[1],"branches":[{"x":[]}]}`,
 		LoadOptions{Format: AgenticMooncake, BlockSize: 64})
-	all := cluster(t, source(t, tr, open(64)), 64, constant(10))
-	wantFloats(t, "arrivals", arrivals(all), 0, 500, 517.5, 17)
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(10))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 500, 517.5, 17)
 	if all[2].PlayID != "legacy-play:a" || all[2].Session != "agentic-session" || tr.Sessions() != 1 {
 		t.Errorf("%+v", all[2].Request)
 	}
@@ -139,17 +142,17 @@ const appliedB = `{"num_turns":0,"input_prompt_length":100,"assistant_response_l
 
 func TestAppliedSessionsGrow(t *testing.T) { // W13
 	tr := load(t, appliedA+appliedB+appliedA, LoadOptions{Format: AppliedCompute, BlockSize: 64})
-	all := cluster(t, source(t, tr, closed(64, 2)), 64, until(13, 38, 74, 14, 37, 70, 104.5))
-	wantFloats(t, "arrivals", arrivals(all), 0, 23, 58.5, 0, 14, 47, 90.5)
+	all := workloadtest.Serve(t, source(t, tr, closed(64, 2)), 64, until(13, 38, 74, 14, 37, 70, 104.5))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 23, 58.5, 0, 14, 47, 90.5)
 	if all[1].PromptTokens != 134 || all[2].PromptTokens != 178 || all[4].Session != "applied_compute_agentic_session_3" {
 		t.Errorf("%+v", all[1].Request)
 	}
-	if a, b, c := sharedBlocks(all[0], all[1]), sharedBlocks(all[1], all[2]), sharedBlocks(all[0], all[4]); a != 1 || b != 2 || c != 0 {
+	if a, b, c := workloadtest.SharedBlocks(all[0], all[1]), workloadtest.SharedBlocks(all[1], all[2]), workloadtest.SharedBlocks(all[0], all[4]); a != 1 || b != 2 || c != 0 {
 		t.Errorf("shared %d %d %d", a, b, c)
 	}
 	o := LoadOptions{Format: AppliedCompute, BlockSize: 64, SharedPrefixRatio: .5, PrefixGroups: 2}
-	all = cluster(t, source(t, load(t, appliedA+appliedA+appliedA, o), closed(64, 1)), 64, constant(1))
-	if a, b := sharedBlocks(all[0], all[6]), sharedBlocks(all[0], all[3]); a != 1 || b != 0 {
+	all = workloadtest.Serve(t, source(t, load(t, appliedA+appliedA+appliedA, o), closed(64, 1)), 64, workloadtest.Constant(1))
+	if a, b := workloadtest.SharedBlocks(all[0], all[6]), workloadtest.SharedBlocks(all[0], all[3]); a != 1 || b != 0 {
 		t.Errorf("groups share %d and %d blocks, want 1 and 0", a, b)
 	}
 }
@@ -179,12 +182,12 @@ func TestDynamoRequestsAreSortedByTime(t *testing.T) { // W16, in two files
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := cluster(t, source(t, tr, open(64)), 64, constant(11))
-	wantFloats(t, "arrivals", arrivals(all), 0, 100, 100)
-	if all[1].PromptTokens != 192 || all[1].HasSession || sharedBlocks(all[1], all[2]) != 2 {
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(11))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 100, 100)
+	if all[1].PromptTokens != 192 || all[1].HasSession || workloadtest.SharedBlocks(all[1], all[2]) != 2 {
 		t.Errorf("%+v", all[1].Request)
 	}
-	all = cluster(t, source(t, tr, closed(64, 1)), 64, constant(11))
+	all = workloadtest.Serve(t, source(t, tr, closed(64, 1)), 64, workloadtest.Constant(11))
 	if all[0].Session != "request_1" || !all[0].HasSession {
 		t.Errorf("%+v", all[0].Request)
 	}
@@ -214,7 +217,7 @@ func TestDynamoAgentsGetTheirEdges(t *testing.T) { // W17
 		{"background tool", rows(130) + tool("background", ""), []float64{20, 51, 0, 31}},
 	} {
 		tr := load(t, row.text, LoadOptions{Format: Dynamo})
-		wantFloats(t, row.name, arrivals(cluster(t, source(t, tr, open(64)), 64, constant(11))), row.want...)
+		workloadtest.WantFloats(t, row.name, workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(11))), row.want...)
 	}
 }
 
@@ -230,9 +233,9 @@ func TestWekaPlay(t *testing.T) { // W18
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := cluster(t, source(t, tr, open(64)), 64, constant(11))
-	wantFloats(t, "arrivals", arrivals(all), 0, 700, 1250, 2000)
-	if a, b, c := sharedBlocks(all[0], all[1]), sharedBlocks(all[0], all[2]), sharedBlocks(all[2], all[3]); a != 0 || b != 2 || c != 3 {
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(11))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 700, 1250, 2000)
+	if a, b, c := workloadtest.SharedBlocks(all[0], all[1]), workloadtest.SharedBlocks(all[0], all[2]), workloadtest.SharedBlocks(all[2], all[3]); a != 0 || b != 2 || c != 3 {
 		t.Errorf("shared %d %d %d", a, b, c)
 	}
 	if all[1].RequestID != "weka:d31e103079951f1f:request:outer:1:inner:0" || all[1].Session != "weka:d31e103079951f1f:session:subagent:1:ag" {
@@ -258,7 +261,7 @@ func TestWekaInnerTimesShareABasis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantFloats(t, row.basis, arrivals(cluster(t, source(t, tr, open(64)), 64, constant(1))), row.want...)
+		workloadtest.WantFloats(t, row.basis, workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(1))), row.want...)
 		if g, _ := tr.Graph(); g.Basis.String() != row.basis {
 			t.Errorf("basis %v, want %v", g.Basis, row.basis)
 		}

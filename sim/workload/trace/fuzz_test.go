@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"encoding/json"
@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
 // readable loads text as a format and, if that works, replays it. It must not
@@ -26,9 +29,9 @@ func readable(t *testing.T, text []byte, o LoadOptions) {
 		if tr.format == AppliedCompute {
 			d = closed(32, 2)
 		}
-		var src Source
+		var src workload.Source
 		if src, err = tr.NewSource(d); err == nil {
-			if all := cluster(t, src, 32, constant(1)); len(all) != tr.Requests() {
+			if all := workloadtest.Serve(t, src, 32, workloadtest.Constant(1)); len(all) != tr.Requests() {
 				t.Errorf("%d requests released of %d", len(all), tr.Requests())
 			}
 			return

@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"bytes"
@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/dynosweep/dynosweep/sim/workload"
+	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
 func TestUnsortedSinglesAreSortedByTime(t *testing.T) { // W6
@@ -16,9 +19,9 @@ func TestUnsortedSinglesAreSortedByTime(t *testing.T) { // W6
 {"timestamp":1200.5,"input_length":1536,"output_length":2,"hash_ids":[10,11,13]}
 {"timestamp":1100,"input_length":600,"output_length":1,"hash_ids":[10,11]}
 `, mooncake(512))
-	all := cluster(t, source(t, tr, open(64)), 64, constant(5))
-	wantFloats(t, "arrivals", arrivals(all), 0, 200.5, 100)
-	if a, b := sharedBlocks(all[0], all[2]), sharedBlocks(all[0], all[1]); a != 9 || b != 16 {
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(5))
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 200.5, 100)
+	if a, b := workloadtest.SharedBlocks(all[0], all[2]), workloadtest.SharedBlocks(all[0], all[1]); a != 9 || b != 16 {
 		t.Errorf("rows 3 and 2 share %d and %d blocks with row 1, want 9 and 16", a, b)
 	}
 	if all[0].HasSession {
@@ -26,7 +29,7 @@ func TestUnsortedSinglesAreSortedByTime(t *testing.T) { // W6
 	}
 	fast := open(64)
 	fast.Speedup = 10
-	wantFloats(t, "arrivals x10", arrivals(cluster(t, source(t, tr, fast), 64, constant(5))), 0, 20.05, 10)
+	workloadtest.WantFloats(t, "arrivals x10", workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, fast), 64, workloadtest.Constant(5))), 0, 20.05, 10)
 	if tr.Requests() != 3 || tr.Sessions() != 3 || tr.InputTokens() != 3636 || tr.OutputTokens() != 7 || tr.Agentic() {
 		t.Error("totals:", tr.Requests(), tr.Sessions(), tr.InputTokens(), tr.OutputTokens())
 	}
@@ -42,10 +45,10 @@ const sessionRows = `
 
 func TestSessionsInOpenAndClosedLoop(t *testing.T) { // W7
 	tr := load(t, sessionRows, mooncake(512))
-	all := cluster(t, source(t, tr, open(64)), 64, constant(12))
-	wantFloats(t, "open", arrivals(all), 0, 212, 231.5, 243.5, 50)
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(12))
+	workloadtest.WantFloats(t, "open", workloadtest.Arrivals(all), 0, 212, 231.5, 243.5, 50)
 	for i, want := range []int{8, 16, 24} {
-		if got := sharedBlocks(all[i], all[i+1]); got != want {
+		if got := workloadtest.SharedBlocks(all[i], all[i+1]); got != want {
 			t.Errorf("turns %d and %d share %d blocks, want %d", i, i+1, got, want)
 		}
 	}
@@ -54,8 +57,8 @@ func TestSessionsInOpenAndClosedLoop(t *testing.T) { // W7
 	}
 	fast := open(64)
 	fast.Speedup = 2
-	wantFloats(t, "x2", arrivals(cluster(t, source(t, tr, fast), 64, constant(12))), 0, 112, 127.75, 139.75, 25)
-	wantFloats(t, "one at a time", arrivals(cluster(t, source(t, tr, closed(64, 1)), 64, constant(12))), 0, 212, 231.5, 243.5, 255.5)
+	workloadtest.WantFloats(t, "x2", workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, fast), 64, workloadtest.Constant(12))), 0, 112, 127.75, 139.75, 25)
+	workloadtest.WantFloats(t, "one at a time", workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, closed(64, 1)), 64, workloadtest.Constant(12))), 0, 212, 231.5, 243.5, 255.5)
 }
 
 func TestClosedLoopIgnoresTimestamps(t *testing.T) { // W8
@@ -65,12 +68,12 @@ func TestClosedLoopIgnoresTimestamps(t *testing.T) { // W8
 	}
 	tr := load(t, text, mooncake(512))
 	end := []float64{12, 23, 37, 39}
-	all := cluster(t, source(t, tr, closed(64, 2)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
-	wantFloats(t, "closed", arrivals(all), 0, 0, 12, 23)
+	all := workloadtest.Serve(t, source(t, tr, closed(64, 2)), 64, func(r *workloadtest.Served) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	workloadtest.WantFloats(t, "closed", workloadtest.Arrivals(all), 0, 0, 12, 23)
 	if all[1].Session != "request_2" || !all[1].HasSession {
 		t.Errorf("closed loop shows session %q", all[1].Session)
 	}
-	wantFloats(t, "open", arrivals(cluster(t, source(t, tr, open(64)), 64, constant(1))), 3000, 2000, 1000, 0)
+	workloadtest.WantFloats(t, "open", workloadtest.Arrivals(workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(1))), 3000, 2000, 1000, 0)
 }
 
 // Shared tokens found at every pair of trace and engine block sizes (W10), against
@@ -85,19 +88,19 @@ func TestBlockIdentityIsPrefixEquality(t *testing.T) {
 	}
 	tr := load(t, text, mooncake(100))
 	for _, blockSize := range []int{1, 3, 10, 48, 64, 99, 100, 101, 128, 150, 200, 512} {
-		all := cluster(t, source(t, tr, open(blockSize)), blockSize, constant(1))
+		all := workloadtest.Serve(t, source(t, tr, open(blockSize)), blockSize, workloadtest.Constant(1))
 		for i := range all {
 			for j := range i {
 				same := 0
 				for same < length[i] && same < length[j] && rows[i][same/100] == rows[j][same/100] {
 					same++
 				}
-				if got, want := sharedBlocks(all[i], all[j]), same/blockSize; got != want {
+				if got, want := workloadtest.SharedBlocks(all[i], all[j]), same/blockSize; got != want {
 					t.Errorf("block size %d, rows %d and %d share %d blocks, want %d", blockSize, j+1, i+1, got, want)
 				}
-				for a := range all[i].blocks[min(same/blockSize, len(all[i].blocks)):] {
-					for _, b := range all[j].blocks {
-						if all[i].blocks[same/blockSize+a] == b {
+				for a := range all[i].Blocks[min(same/blockSize, len(all[i].Blocks)):] {
+					for _, b := range all[j].Blocks {
+						if all[i].Blocks[same/blockSize+a] == b {
 							t.Errorf("block size %d, rows %d and %d: different prefixes, one id", blockSize, j+1, i+1)
 						}
 					}
@@ -117,26 +120,26 @@ const deltaRows = `
 func TestDeltaPromptsGrow(t *testing.T) { // W12
 	tr := load(t, deltaRows, LoadOptions{Format: MooncakeDelta, BlockSize: 512})
 	end := []float64{23, 86, 104, 24}
-	all := cluster(t, source(t, tr, open(64)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
-	wantFloats(t, "arrivals", arrivals(all), 0, 73, 91, 1)
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, func(r *workloadtest.Served) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	workloadtest.WantFloats(t, "arrivals", workloadtest.Arrivals(all), 0, 73, 91, 1)
 	for i, want := range []int32{128, 196, 260, 128} {
 		if all[i].PromptTokens != want {
 			t.Errorf("prompt %d has %d tokens, want %d", i, all[i].PromptTokens, want)
 		}
 	}
-	if a, b, c := sharedBlocks(all[0], all[3]), sharedBlocks(all[0], all[1]), sharedBlocks(all[1], all[2]); a != 2 || b != 2 || c != 3 {
+	if a, b, c := workloadtest.SharedBlocks(all[0], all[3]), workloadtest.SharedBlocks(all[0], all[1]), workloadtest.SharedBlocks(all[1], all[2]); a != 2 || b != 2 || c != 3 {
 		t.Errorf("shared %d %d %d, want 2 2 3", a, b, c)
 	}
 	// Blocks that a turn generates into are those that the next turn asks for.
-	if got := all[0].Prompt.Block(2); got != all[1].blocks[2] {
+	if got := all[0].Prompt.Block(2); got != all[1].Blocks[2] {
 		t.Error("generated block has another id in the next turn")
 	}
 	if all[3].Prompt.Block(2) == all[0].Prompt.Block(2) {
 		t.Error("two sessions share a generated block")
 	}
 	end = []float64{13, 76, 94, 107}
-	all = cluster(t, source(t, tr, closed(64, 1)), 64, func(r *done) float64 { return end[r.Ordinal] - r.ArrivalMs })
-	wantFloats(t, "closed", arrivals(all), 0, 63, 81, 94)
+	all = workloadtest.Serve(t, source(t, tr, closed(64, 1)), 64, func(r *workloadtest.Served) float64 { return end[r.Ordinal] - r.ArrivalMs })
+	workloadtest.WantFloats(t, "closed", workloadtest.Arrivals(all), 0, 63, 81, 94)
 }
 
 func TestDeltaSharesUntilTheFirstDrawnToken(t *testing.T) {
@@ -148,22 +151,22 @@ func TestDeltaSharesUntilTheFirstDrawnToken(t *testing.T) {
 		name             string
 		output           int
 		authored         string
-		how              Outcome
+		how              workload.Outcome
 		tokens, together int
 	}{
-		{"no output", 0, "", Completed, 140, 17},
-		{"drawn output", 2, "", Completed, 142, 5},
-		{"authored output", 2, `,"output_token_ids":[70000,70001]`, Completed, 142, 17},
-		{"rejected", 2, "", Rejected, 140, 17},
+		{"no output", 0, "", workload.Completed, 140, 17},
+		{"drawn output", 2, "", workload.Completed, 142, 5},
+		{"authored output", 2, `,"output_token_ids":[70000,70001]`, workload.Completed, 142, 17},
+		{"rejected", 2, "", workload.Rejected, 140, 17},
 	} {
 		tr := load(t, row("x", c.output, c.authored)+row("y", c.output, c.authored), LoadOptions{Format: MooncakeDelta, BlockSize: 20})
-		all := clusterWith(t, source(t, tr, open(8)), 8, constant(1), func(r *done) Outcome {
+		all := workloadtest.ServeWith(t, source(t, tr, open(8)), 8, workloadtest.Constant(1), func(r *workloadtest.Served) workload.Outcome {
 			if r.Turn == 0 {
 				return c.how
 			}
-			return Completed
+			return workload.Completed
 		})
-		if got := sharedBlocks(all[1], all[3]); got != c.together || all[1].PromptTokens != int32(c.tokens) {
+		if got := workloadtest.SharedBlocks(all[1], all[3]); got != c.together || all[1].PromptTokens != int32(c.tokens) {
 			t.Errorf("%s: second turns of %d tokens share %d blocks, want %d and %d", c.name, all[1].PromptTokens, got, c.tokens, c.together)
 		}
 	}
@@ -173,8 +176,8 @@ func TestDeltaOfSingleTurnsIsMooncake(t *testing.T) {
 	text := `{"timestamp":0,"input_length":128,"output_length":4,"hash_ids":[1,2]}
 {"timestamp":1,"input_length":128,"output_length":4,"hash_ids":[2,2]}
 {"timestamp":1,"input_length":128,"output_length":4,"hash_ids":[1,3]}`
-	all := cluster(t, source(t, load(t, text, LoadOptions{Format: MooncakeDelta, BlockSize: 64}), open(64)), 64, constant(1))
-	if all[0].blocks[1] == all[1].blocks[1] || sharedBlocks(all[0], all[2]) != 1 || all[0].HasSession {
+	all := workloadtest.Serve(t, source(t, load(t, text, LoadOptions{Format: MooncakeDelta, BlockSize: 64}), open(64)), 64, workloadtest.Constant(1))
+	if all[0].Blocks[1] == all[1].Blocks[1] || workloadtest.SharedBlocks(all[0], all[2]) != 1 || all[0].HasSession {
 		t.Error("blocks are not chained, or sessions are shown")
 	}
 }
@@ -212,7 +215,7 @@ func TestGzipReadsTheSame(t *testing.T) {
 func TestRowsCarryRouterFields(t *testing.T) {
 	tr := load(t, `{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1],"priority":-3,"strict_priority":7,"policy_class":"a\u00e9","request_id":"x"}
 {"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[18446744073709551615],"priority":null}`, mooncake(512))
-	all := cluster(t, source(t, tr, open(64)), 64, constant(1))
+	all := workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(1))
 	if r := all[0]; r.Priority != -3 || r.StrictPriority != 7 || r.PolicyClass != "aé" {
 		t.Errorf("%+v", r.Request)
 	}
@@ -222,7 +225,7 @@ func TestRowsCarryRouterFields(t *testing.T) {
 	// Numbers that look alike when written one after the other.
 	tr = load(t, `{"timestamp":0,"input_length":1,"output_length":1,"hash_ids":[1],"priority":1,"strict_priority":13}
 {"timestamp":1,"input_length":1,"output_length":1,"hash_ids":[1],"priority":1,"strict_priority":1,"policy_class":"3"}`, mooncake(512))
-	if all = cluster(t, source(t, tr, open(64)), 64, constant(1)); all[1].StrictPriority != 1 || all[1].PolicyClass != "3" {
+	if all = workloadtest.Serve(t, source(t, tr, open(64)), 64, workloadtest.Constant(1)); all[1].StrictPriority != 1 || all[1].PolicyClass != "3" {
 		t.Errorf("%+v", all[1].Request)
 	}
 }

@@ -1,6 +1,9 @@
-package workload
+package trace
 
-import "github.com/dynosweep/dynosweep/sim/kv"
+import (
+	"github.com/dynosweep/dynosweep/sim/kv"
+	"github.com/dynosweep/dynosweep/sim/workload"
+)
 
 // deltaState grows the prompts of mooncake-delta sessions (spec workload 2.3): the
 // new input of a turn and the output really emitted are appended to one token list
@@ -67,11 +70,11 @@ func (d *deltaState) closeRun(l *tokenList) {
 }
 
 // grow appends the input of turn i to its session and makes the prompt of r.
-func (d *deltaState) grow(r *Request, ref sessionRef, i int) {
-	s := d.live[ref.index]
+func (d *deltaState) grow(r *workload.Request, ref workload.SessionRef, i int) {
+	s := d.live[ref.Index]
 	if s == nil {
-		s = &deltaSession{owner: ref.index, list: tokenList{at: root}}
-		d.live[ref.index] = s
+		s = &deltaSession{owner: ref.Index, list: tokenList{at: root}}
+		d.live[ref.Index] = s
 	}
 	t := d.trace
 	turn := &t.turns[i]
@@ -101,16 +104,16 @@ func (d *deltaState) pushOutput(s *deltaSession, i, n int) {
 // ended appends what turn i really emitted; nothing of a rejected turn. Blocks that
 // a rejected turn had filled with output must not be found again, so its session
 // goes on under another owner.
-func (d *deltaState) ended(ref sessionRef, i int, emitted int32, how Outcome, last bool) {
-	s := d.live[ref.index]
-	if last || how == Failed {
-		d.live[ref.index] = nil
+func (d *deltaState) ended(ref workload.SessionRef, i int, emitted int32, how workload.Outcome, last bool) {
+	s := d.live[ref.Index]
+	if last || how == workload.Failed {
+		d.live[ref.Index] = nil
 		return
 	}
 	if !s.drawn {
 		s.list = s.before
 	}
-	if how == Rejected {
+	if how == workload.Rejected {
 		if emitted > 0 {
 			s.owner = d.spare
 			d.spare++

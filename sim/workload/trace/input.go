@@ -1,4 +1,4 @@
-package workload
+package trace
 
 import (
 	"bufio"
@@ -161,18 +161,6 @@ func (l *lines) close() (digest string, err error) {
 		return "", &InputError{File: l.path, Msg: "failed to read", Err: err}
 	}
 	return hex.EncodeToString(l.sum.Sum(nil)), nil
-}
-
-// number writes v as the reference prints a float: shortest digits, no exponent.
-func number(v float64) string {
-	switch s := strconv.FormatFloat(v, 'f', -1, 64); s {
-	case "+Inf":
-		return "inf"
-	case "-Inf":
-		return "-inf"
-	default:
-		return s
-	}
 }
 
 // joinDigests returns the digest of one file, or one over those of several.
