@@ -66,13 +66,12 @@ func (s *Sim) addPool(at **pool, stage uint8, kind metrics.Pool, cfg PoolConfig,
 	if p.placement, err = newPlacement(s.cfg.Router, cfg, side); err != nil {
 		return &Error{InvalidSpec, err}
 	}
-	p.fault, _ = p.placement.(faulty)
 	p.cfg.Rank.WantEvents = p.placement.WantsEvents() || s.cfg.Observers.KVEvents != nil
 	p.cfg.Rank.WantMetrics = s.cfg.Scaling != nil
 	if s.cfg.Observers.KVEvents != nil {
 		s.cfg.SlowPath = true // events are written in the order of their time
 	}
-	s.splitEvents = s.splitEvents || s.cfg.Router.KV && s.cfg.Router.EventLagMs > 0
+	s.splitEvents = s.splitEvents || p.placement.WantsEvents() && s.cfg.Router.EventLagMs > 0
 	*at = p
 	s.pools = append(s.pools, p)
 	for i := 0; i < cfg.Workers; i++ {
@@ -84,14 +83,11 @@ func (s *Sim) addPool(at **pool, stage uint8, kind metrics.Pool, cfg PoolConfig,
 }
 
 func newPlacement(r RouterConfig, cfg PoolConfig, side router.Side) (router.Placement, error) {
-	if !r.KV {
-		rotation := router.Flattened
-		if side == router.Aggregated {
-			rotation = router.WorkersFirst
-		}
-		return router.NewRoundRobin(rotation, cfg.DPSize), nil
+	mode := r.Mode
+	if mode == nil {
+		mode = router.DefaultMode()
 	}
-	return router.NewKV(router.Options{
+	return mode.New(router.Options{
 		Config: r.Config, Side: side, BlockSize: cfg.Rank.BlockSize, DPSize: cfg.DPSize,
 		MaxBatchedTokens: cfg.Rank.MaxNumBatchedTokens, Seed: r.Seed, EventLagMs: r.EventLagMs,
 	})

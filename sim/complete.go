@@ -119,19 +119,19 @@ func (s *Sim) applySignal(w *worker, sig engine.Signal) error {
 		}
 		q.firstSignalSeen = true
 		b := s.routeBuf()
-		b.routes = p.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
-		return s.dispatchReleased(p, b.routes)
+		b.routes, b.err = p.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
+		return s.dispatchReleased(p, b)
 	}
 	w.inflight--
 	b := s.routeBuf()
-	b.routes = p.placement.Terminal(sig.Req, s.nowMs, b.routes)
+	b.routes, b.err = p.placement.Terminal(sig.Req, s.nowMs, b.routes)
 	if sig.End == engine.Rejected {
 		s.finishRequest(sig.Req, metrics.Rejected, sig.Reason.String())
 	} else {
 		s.finishRequest(sig.Req, metrics.Completed, "")
 	}
 	s.slots.release(sig.Req)
-	return s.dispatchReleased(p, b.routes)
+	return s.dispatchReleased(p, b)
 }
 
 // end closes the books of a request at its terminal event: collector, traffic,

@@ -44,10 +44,10 @@ type TransferConfig struct {
 
 // RouterConfig chooses the placement policy of every pool.
 type RouterConfig struct {
-	KV         bool          // kv_router; else round_robin
-	Config     router.Config // KV only
-	Seed       uint64        // of the named streams for ties and softmax draws
-	EventLagMs float64
+	Mode       *router.Mode  // nil: the default, round robin
+	Config     router.Config // modes that are Configured
+	Seed       uint64        // of the named streams for ties and draws
+	EventLagMs float64       // modes that read KV events
 }
 
 // Observers receive what happens, in simulated order; nil fields are skipped.

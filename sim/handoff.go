@@ -285,11 +285,11 @@ func (h *handoffs) close(s *Sim, id int32) error {
 	q := s.slots.At(id)
 	q.handoff.closed = true
 	b := s.routeBuf()
-	b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
+	b.routes, b.err = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
 	if q.handoff.decodeDone {
 		s.slots.release(id)
 	}
-	return s.dispatchReleased(s.prefill, b.routes)
+	return s.dispatchReleased(s.prefill, b)
 }
 
 // fail starts the cleanup of a request that cannot go on.
@@ -316,13 +316,13 @@ func (h *handoffs) closeFailed(s *Sim, id int32) error {
 	var err error
 	if q.handoff.placedPrefill {
 		b := s.routeBuf()
-		b.routes = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
-		err = s.dispatchReleased(s.prefill, b.routes)
+		b.routes, b.err = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
+		err = s.dispatchReleased(s.prefill, b)
 	}
 	if q.handoff.placedDecode && err == nil {
 		b := s.routeBuf()
-		b.routes = s.decode.placement.Terminal(id, s.nowMs, b.routes)
-		err = s.dispatchReleased(s.decode, b.routes)
+		b.routes, b.err = s.decode.placement.Terminal(id, s.nowMs, b.routes)
+		err = s.dispatchReleased(s.decode, b)
 	}
 	s.finishRequest(id, q.handoff.failStatus, q.handoff.failReason)
 	s.slots.release(id)
@@ -383,8 +383,8 @@ func (h *handoffs) prefillSignal(s *Sim, w *worker, sig engine.Signal) error {
 		return nil
 	}
 	b := s.routeBuf()
-	b.routes = s.prefill.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
-	return s.dispatchReleased(s.prefill, b.routes)
+	b.routes, b.err = s.prefill.placement.PrefillCompleted(sig.Req, s.nowMs, b.routes)
+	return s.dispatchReleased(s.prefill, b)
 }
 
 func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
@@ -398,7 +398,7 @@ func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
 	q := s.slots.At(sig.Req)
 	q.handoff.decodeDone, q.handoff.destinationLive = true, false
 	b := s.routeBuf()
-	b.routes = s.decode.placement.Terminal(sig.Req, s.nowMs, b.routes)
+	b.routes, b.err = s.decode.placement.Terminal(sig.Req, s.nowMs, b.routes)
 	if sig.End == engine.Rejected {
 		s.finishRequest(sig.Req, metrics.Rejected, sig.Reason.String())
 	} else {
@@ -407,5 +407,5 @@ func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
 	if q.handoff.closed {
 		s.slots.release(sig.Req)
 	}
-	return s.dispatchReleased(s.decode, b.routes)
+	return s.dispatchReleased(s.decode, b)
 }

@@ -8,9 +8,13 @@ import (
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
-// routeBuf is one reusable list of released routes. Hooks nest (a release may
-// submit work whose effects release more), so each depth has its own.
-type routeBuf struct{ routes []router.Route }
+// routeBuf is what a hook of a placement returned: released routes, in a list that is
+// used again, or why the run ends. Hooks nest (a release may submit work whose effects
+// release more), so each depth has its own.
+type routeBuf struct {
+	routes []router.Route
+	err    error
+}
 
 func (s *Sim) routeBuf() *routeBuf {
 	if s.depth == len(s.routes) {
@@ -144,11 +148,12 @@ func (s *Sim) dispatch(route router.Route) error {
 	return nil
 }
 
-// released dispatches requests that a hook let go, in order.
-func (s *Sim) dispatchReleased(p *pool, routes []router.Route) error {
-	if p.fault != nil && p.fault.Err() != nil {
-		return policyError(p.fault.Err())
+// dispatchReleased dispatches requests that a hook let go, in order.
+func (s *Sim) dispatchReleased(p *pool, b *routeBuf) error {
+	if b.err != nil {
+		return policyError(b.err)
 	}
+	routes := b.routes
 	if len(routes) == 0 {
 		return nil
 	}
@@ -182,9 +187,8 @@ func (s *Sim) publishEvents(w *worker, rank int32, ev *kv.Events) error {
 	if !w.pool.placement.WantsEvents() {
 		return nil
 	}
-	b := s.routeBuf()
-	b.routes = w.pool.placement.Observe(router.Rank{Worker: w.id, Rank: rank}, ev, s.nowMs, b.routes)
-	return s.dispatchReleased(w.pool, b.routes)
+	w.pool.placement.Observe(router.Rank{Worker: w.id, Rank: rank}, ev, s.nowMs)
+	return nil
 }
 
 // countHit feeds the hit rate of a placement to the traffic windows.

@@ -22,7 +22,6 @@ type pool struct {
 	kind          metrics.Pool
 	cfg           PoolConfig
 	placement     router.Placement
-	fault         faulty                      // of the placement, if it has one to tell
 	extrapolation timing.ExtrapolationCounter // the timing model, if it counts what it priced
 	workers       []*worker                   // [id]; nil once removed, ids are never used again
 	present       []*worker                   // those not removed, ids ascending
@@ -36,10 +35,6 @@ type pool struct {
 	waiting       []action         // disaggregated: actions parked until a worker is active
 	removedCounts metrics.Counters // counted by removed workers since the last sample
 }
-
-// faulty is a placement whose released requests can fail, which its hooks have no
-// other way to say.
-type faulty interface{ Err() error }
 
 // idsByState returns the ids of the pool's workers by state, ascending, in the room of
 // three older lists.

@@ -65,6 +65,9 @@ func newDraw(tb testing.TB, k int) *draw {
 	if r.IntN(3) == 0 {
 		d.cfg.Router = simtest.KV(pick(r, 0.0, 0, 13))
 		d.cfg.Router.Config.Temperature = pick(r, 0, 0, 0.5)
+	} else if k%2 == 0 {
+		modes := router.Modes()
+		d.cfg.Router = sim.RouterConfig{Mode: modes[k/2%len(modes)], Config: router.DefaultConfig(), Seed: uint64(k)}
 	}
 	d.drive = trace.Drive{BlockSize: e.BlockSize, Speedup: pick(r, 1.0, 1, 3)}
 	if r.IntN(4) == 0 {
@@ -326,31 +329,30 @@ func TestTwiceTheTimesTwiceTheLatencies(t *testing.T) {
 	}
 }
 
-// TestOneWorkerLeavesNoChoice: with a single rank and no queue limit the KV router
-// and round robin give the same times.
+// TestOneWorkerLeavesNoChoice: with a single rank and no queue limit every router
+// gives the same times.
 func TestOneWorkerLeavesNoChoice(t *testing.T) {
 	for k := range draws / 4 {
 		d := newDraw(t, k)
-		one := func(kv bool) func(*sim.Config) {
+		one := func(mode *router.Mode) func(*sim.Config) {
 			return func(c *sim.Config) {
 				c.Decode.Workers, c.Decode.DPSize = 1, 1
 				c.Prefill.Workers, c.Prefill.DPSize = min(c.Prefill.Workers, 1), 1
-				c.Router = sim.RouterConfig{}
-				if kv {
-					c.Router = sim.RouterConfig{KV: true, Config: router.DefaultConfig(), Seed: 3}
-				}
+				c.Router = sim.RouterConfig{Mode: mode, Config: router.DefaultConfig(), Seed: 3}
 			}
 		}
-		a, err := d.run(t, one(false))
+		a, err := d.run(t, one(nil))
 		if err != nil {
 			continue
 		}
-		b, err := d.run(t, one(true))
-		if err != nil {
-			t.Fatalf("run %d ends under round robin, not under the KV router: %v", k, err)
-		}
-		if x, y := column(a, lasts), column(b, lasts); fmt.Sprint(x) != fmt.Sprint(y) {
-			t.Fatalf("run %d: last tokens %v and %v", k, x, y)
+		for _, mode := range router.Modes()[1:] {
+			b, err := d.run(t, one(mode))
+			if err != nil {
+				t.Fatalf("run %d ends under round robin, not under %s: %v", k, mode.Name, err)
+			}
+			if x, y := column(a, lasts), column(b, lasts); fmt.Sprint(x) != fmt.Sprint(y) {
+				t.Fatalf("run %d: last tokens %v and %v under %s", k, x, y, mode.Name)
+			}
 		}
 	}
 }

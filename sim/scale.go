@@ -211,11 +211,11 @@ func (s *Sim) scaleDown(p *pool, k int) error {
 // topologySettled lets the router's queue drain, and wakes parked actions.
 func (s *Sim) topologySettled(p *pool) error {
 	b := s.routeBuf()
-	b.routes = p.placement.TopologySettled(s.nowMs, b.routes)
+	b.routes, b.err = p.placement.TopologySettled(s.nowMs, b.routes)
 	for _, r := range b.routes {
 		s.recordReleased(p, r.Req)
 	}
-	if err := s.dispatchReleased(p, b.routes); err != nil {
+	if err := s.dispatchReleased(p, b); err != nil {
 		return err
 	}
 	if p.active > 0 {

@@ -134,7 +134,7 @@ func (r *resolver) explain(err error) error {
 // scenario.Run.Config: the router's estimate first, if there is one, then the roles.
 func (r *resolver) outside(run *scenario.Run) []Outside {
 	made := r.measured
-	if run.Router.KV && run.Router.Estimator != nil {
+	if run.Router.Mode.Configured && run.Router.Estimator != nil {
 		made = made[1:]
 	}
 	var out []Outside

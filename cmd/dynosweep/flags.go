@@ -71,7 +71,7 @@ func inputFlags() []cli.Flag {
 		textFlag(catEngine, "systems-path", "hardware tables to read instead of the built-in ones: the package's systems `DIR` or wheel"),
 		textFlag(catEngine, "replay-mode", "offline (default)"),
 
-		textFlag(catRouter, "router-mode", "round_robin (default) or kv_router"),
+		textFlag(catRouter, "router-mode", scenario.RouterModes("%")),
 		textFlag(catRouter, "router-config", "KV router configuration, `JSON`"),
 		textFlag(catRouter, "router-policy-config", "policy classes, YAML `FILE`", "DYN_ROUTER_POLICY_CONFIG"),
 		textFlag(catRouter, "model-name", "model `NAME` that picks the policy profile"),

@@ -29,10 +29,23 @@ reference's replay command.
    dynosweep replay --input-tokens 2048 --output-tokens 128 --request-count 100 --replay-concurrency 16
    dynosweep replay configs/traces/conversation.jsonl.gz --num-workers 4 --extra-engine-args '{"block_size":64}'
    dynosweep replay trace.jsonl --assert 'mean_ttft_ms<500' --report-json -`,
-		Flags:        replayFlags(),
-		OnUsageError: usageError,
-		Action:       replay,
+		Flags:         replayFlags(),
+		OnUsageError:  usageError,
+		ShellComplete: completeReplay,
+		Action:        replay,
 	}
+}
+
+// completeReplay suggests the values of a flag that has a fixed set of them, else the
+// flags.
+func completeReplay(ctx context.Context, c *cli.Command) {
+	if args := c.Args().Slice(); len(args) > 0 && args[len(args)-1] == "--router-mode" {
+		for _, name := range scenario.RouterModeNames() {
+			fmt.Fprintln(c.Root().Writer, name)
+		}
+		return
+	}
+	cli.DefaultCompleteWithFlags(ctx, c)
 }
 
 // replay reads the flags, runs the configuration and prints what came of it.

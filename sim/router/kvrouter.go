@@ -44,8 +44,7 @@ type KV struct {
 	lag     lagQueue
 	ties    rng.PCG
 	softmax rng.PCG
-	err     error // a placement released from the queue failed
-	changes int   // of the book, counted under the tag invariants
+	changes int // of the book, counted under the tag invariants
 
 	slotOf       []int32 // [worker*dpSize+rank], -1: unknown
 	freeSlots    []int32
@@ -106,9 +105,6 @@ func NewKV(o Options) (*KV, error) {
 // Place routes a request now or queues it. Overlap is frozen here; load is read at
 // admission (spec kv-router 5).
 func (k *KV) Place(r Request, nowMs float64) (Route, bool, error) {
-	if k.err != nil {
-		return Route{}, false, k.err
-	}
 	k.applyDue(nowMs)
 	k.overlaps(r)
 	profile := &k.cfg.Profile
@@ -242,8 +238,8 @@ func (k *KV) busy(c *Class, tokens int64) bool {
 }
 
 // drain admits waiting requests while a candidate of their class is not busy.
-func (k *KV) drain(nowMs float64, out []Route) []Route {
-	for k.queue.size > 0 && k.err == nil {
+func (k *KV) drain(nowMs float64, out []Route) ([]Route, error) {
+	for k.queue.size > 0 {
 		for i := range k.queue.ready {
 			k.queue.ready[i] = len(k.queue.queues[i].heap) > 0 && !k.allBusy(&k.queue.classes[i], nowMs)
 		}
@@ -255,22 +251,17 @@ func (k *KV) drain(nowMs float64, out []Route) []Route {
 		k.cached.thaw(&p.overlap, k.index.words)
 		route, err := k.admit(req, p.isl, &p.prompt, nowMs)
 		if err != nil {
-			k.err = err
-			break
+			return out, err
 		}
 		out = append(out, route)
 	}
-	return out
+	return out, nil
 }
 
-// Err returns the error that stopped the queue; nil if it never failed. Placements
-// released by a hook have no other way to report that a cost is not finite.
-func (k *KV) Err() error { return k.err }
-
 // Observe applies the events of a rank, now or after the event lag.
-func (k *KV) Observe(from Rank, ev *kv.Events, nowMs float64, out []Route) []Route {
+func (k *KV) Observe(from Rank, ev *kv.Events, nowMs float64) {
 	if k.side == Decode {
-		return out
+		return
 	}
 	k.applyDue(nowMs)
 	slot := k.slot(from.Worker, from.Rank)
@@ -282,7 +273,6 @@ func (k *KV) Observe(from Rank, ev *kv.Events, nowMs float64, out []Route) []Rou
 	} else {
 		k.apply(slot, ev)
 	}
-	return out
 }
 
 // applyDue applies the lagged events that are visible by now.
@@ -326,10 +316,10 @@ func (k *KV) apply(slot int32, ev *kv.Events) {
 }
 
 // PrefillCompleted drops a request's prefill load and drains the queue.
-func (k *KV) PrefillCompleted(req int32, nowMs float64, out []Route) []Route {
+func (k *KV) PrefillCompleted(req int32, nowMs float64, out []Route) ([]Route, error) {
 	k.applyDue(nowMs)
 	if !k.book.booked(req) {
-		return out
+		return out, nil
 	}
 	k.book.prefillCompleted(req, nanos(nowMs))
 	k.loaded(k.book.entries[req].slot)
@@ -337,10 +327,10 @@ func (k *KV) PrefillCompleted(req int32, nowMs float64, out []Route) []Route {
 }
 
 // Terminal drops a request from the book and drains the queue.
-func (k *KV) Terminal(req int32, nowMs float64, out []Route) []Route {
+func (k *KV) Terminal(req int32, nowMs float64, out []Route) ([]Route, error) {
 	k.applyDue(nowMs)
 	if !k.book.booked(req) {
-		return out
+		return out, nil
 	}
 	slot := k.book.entries[req].slot
 	k.book.terminal(req, nanos(nowMs))
@@ -461,7 +451,7 @@ func (k *KV) WorkerRemoved(worker int32, nowMs float64) {
 }
 
 // TopologySettled drains the queue after the worker set changed.
-func (k *KV) TopologySettled(nowMs float64, out []Route) []Route {
+func (k *KV) TopologySettled(nowMs float64, out []Route) ([]Route, error) {
 	k.applyDue(nowMs)
 	return k.drain(nowMs, out)
 }

@@ -62,7 +62,7 @@ func TestEveryWeightInOneDecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.Observe(Rank{r2.Worker, 0}, stored(&p, 12), 33, nil)
+		k.Observe(Rank{r2.Worker, 0}, stored(&p, 12), 33)
 		k.PrefillCompleted(2, 33, nil)
 		r3 := kv.Prompt{Nodes: append(slices.Clone(p.Nodes[:8]), chain(200, 8, 1).Nodes...), Ratio: 1, Shared: 16}
 		got, _, err := k.Place(Request{ID: 3, ISL: 1024, Prompt: &r3}, 400)
@@ -214,8 +214,8 @@ func TestNonFiniteCostIsAnErrorAlsoWhenReleased(t *testing.T) {
 		t.Fatalf("queued %v, %v", queued, err)
 	}
 	k.WorkerReady(0, 0)
-	if out := k.TopologySettled(0, nil); len(out) != 0 || k.Err() == nil || k.Err().Error() != want {
-		t.Errorf("%v, %v", out, k.Err())
+	if out, err := k.TopologySettled(0, nil); len(out) != 0 || err == nil || err.Error() != want {
+		t.Errorf("%v, %v", out, err)
 	}
 	if _, _, err := k.Place(Request{ID: 2, ISL: 512, Prompt: &p}, 0); err == nil || err.Error() != want {
 		t.Errorf("place: %v", err)
@@ -238,7 +238,7 @@ func TestEventsThatNoEngineCanSendPanic(t *testing.T) {
 			}()
 			k := newKV(t, Options{Config: DefaultConfig()})
 			k.WorkerReady(0, 0)
-			k.Observe(Rank{}, ev, 0, nil)
+			k.Observe(Rank{}, ev, 0)
 		}()
 	}
 }
@@ -283,12 +283,12 @@ func (c *cycle) step() {
 	c.n++
 	next := (i + 1) % len(c.prompts)
 	if w := c.at[next]; w >= 0 {
-		c.k.Observe(Rank{Worker: w}, c.removed[next], now, c.routes[:0])
+		c.k.Observe(Rank{Worker: w}, c.removed[next], now)
 		c.at[next] = -1
 	}
 	route, _, _ := c.k.Place(Request{ID: int32(i % 64), ISL: 188*64 + 5, Prompt: &c.prompts[i]}, now)
 	c.at[i] = route.Worker
-	c.k.Observe(Rank{Worker: route.Worker}, c.stored[i], now, c.routes[:0])
+	c.k.Observe(Rank{Worker: route.Worker}, c.stored[i], now)
 	c.k.PrefillCompleted(int32(i%64), now, c.routes[:0])
 	done := int32((i + 32) % 64) // 32 requests are live
 	c.k.Terminal(done, now, c.routes[:0])
@@ -321,7 +321,7 @@ func TestWarmQueueAllocatesNothing(t *testing.T) {
 	k := newKV(t, Options{Config: config(t, `{"router_queue_threshold":0}`)})
 	k.WorkerReady(0, 0)
 	p := chain(0, 16, 8)
-	k.Observe(Rank{}, stored(&p, 100), 0, nil)
+	k.Observe(Rank{}, stored(&p, 100), 0)
 	out := make([]Route, 0, 8)
 	run := func() {
 		for id := range int32(8) {
@@ -330,7 +330,7 @@ func TestWarmQueueAllocatesNothing(t *testing.T) {
 			}
 		}
 		for id := range int32(8) {
-			out = k.Terminal(id, 0, out[:0])
+			out, _ = k.Terminal(id, 0, out[:0])
 		}
 	}
 	run()

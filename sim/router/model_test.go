@@ -213,7 +213,7 @@ func (m *naive) store(at Rank, prompt int, r *rand.Rand) {
 		ev.Add(id)
 		m.cached[at][id] = true
 	}
-	m.k.Observe(at, &ev, 0, nil)
+	m.k.Observe(at, &ev, 0)
 }
 
 // evict gives up the last blocks of a prompt that no other cached block follows.
@@ -243,7 +243,7 @@ func (m *naive) evict(at Rank, prompt int, r *rand.Rand) {
 	if r.IntN(3) == 0 { // SGLang frees pages in ascending order
 		slices.Reverse(ev.Blocks)
 	}
-	m.k.Observe(at, &ev, 0, nil)
+	m.k.Observe(at, &ev, 0)
 }
 
 // compare checks the loads of the placement that just happened.

@@ -101,16 +101,16 @@ func (d *twins) step() error {
 	case op < 50 && len(d.at)+len(d.waits) < 400:
 		return d.place()
 	case op < 65:
-		return d.hook(func(k *KV, req int32) []Route { return k.Terminal(req, d.nowMs, nil) }, true)
+		return d.hook(func(k *KV, req int32) ([]Route, error) { return k.Terminal(req, d.nowMs, nil) }, true)
 	case op < 75:
-		return d.hook(func(k *KV, req int32) []Route { return k.PrefillCompleted(req, d.nowMs, nil) }, false)
+		return d.hook(func(k *KV, req int32) ([]Route, error) { return k.PrefillCompleted(req, d.nowMs, nil) }, false)
 	case op < 92:
 		d.store()
 	case op < 94 && len(d.workers) > 2:
 		return d.remove()
 	case op < 97 && len(d.workers) < 200:
 		d.ready()
-		return d.released(func(k *KV) []Route { return k.TopologySettled(d.nowMs, nil) })
+		return d.released(func(k *KV) ([]Route, error) { return k.TopologySettled(d.nowMs, nil) })
 	}
 	return nil
 }
@@ -150,23 +150,24 @@ func (d *twins) sameDraws() error {
 }
 
 // hook tells both of a signal of the live request with the lowest number.
-func (d *twins) hook(do func(k *KV, req int32) []Route, ends bool) error {
+func (d *twins) hook(do func(k *KV, req int32) ([]Route, error), ends bool) error {
 	for req := range int32(400) {
 		if d.taken(req) && d.r.IntN(4) == 0 {
 			if ends {
 				delete(d.at, req)
 			}
-			return d.released(func(k *KV) []Route { return do(k, req) })
+			return d.released(func(k *KV) ([]Route, error) { return do(k, req) })
 		}
 	}
 	return nil
 }
 
 // released compares what a hook lets go.
-func (d *twins) released(do func(k *KV) []Route) error {
-	want, got := do(d.plain), do(d.quick)
-	if !slices.Equal(want, got) {
-		return fmt.Errorf("released %+v, want %+v", got, want)
+func (d *twins) released(do func(k *KV) ([]Route, error)) error {
+	want, wantErr := do(d.plain)
+	got, err := do(d.quick)
+	if !slices.Equal(want, got) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		return fmt.Errorf("released %+v, %v, want %+v, %v", got, err, want, wantErr)
 	}
 	for _, route := range got {
 		delete(d.waits, route.Req)
@@ -202,7 +203,7 @@ func (d *twins) remove() error {
 			delete(d.cached, Rank{worker, rank})
 		}
 	}
-	return d.released(func(k *KV) []Route { return k.TopologySettled(d.nowMs, nil) })
+	return d.released(func(k *KV) ([]Route, error) { return k.TopologySettled(d.nowMs, nil) })
 }
 
 // store announces the first blocks of a prompt on one rank, on some, or on all: the
@@ -235,7 +236,7 @@ func (d *twins) store() {
 					continue
 				}
 			}
-			d.both(func(k *KV) { k.Observe(at, &ev, d.nowMs, nil) })
+			d.both(func(k *KV) { k.Observe(at, &ev, d.nowMs) })
 		}
 	}
 }

@@ -1,11 +1,6 @@
 package router
 
-import (
-	"errors"
-	"slices"
-
-	"github.com/dynosweep/dynosweep/sim/kv"
-)
+import "errors"
 
 // Rotation is the order in which a round robin visits ranks.
 type Rotation uint8
@@ -19,15 +14,24 @@ const (
 	Flattened
 )
 
+// rotationOf is the rotation of the pool that a side has.
+func rotationOf(s Side) Rotation {
+	if s == Aggregated {
+		return WorkersFirst
+	}
+	return Flattened
+}
+
 // errNoWorkers ends the run: a round robin has no queue.
 var errNoWorkers = errors.New("no active workers for round-robin placement")
 
 // RoundRobin places requests in rotation over the active workers of a pool. It
 // starts without workers and never queues.
 type RoundRobin struct {
+	immediate
 	rotation Rotation
 	dpSize   int
-	active   []int32 // worker ids, ascending
+	active   workerSet
 	next     int     // position in active, or in the flattened list
 	nextRank []int32 // [worker id], WorkersFirst only
 }
@@ -67,16 +71,12 @@ func (rr *RoundRobin) WorkerReady(worker int32, _ float64) {
 	for int(worker) >= len(rr.nextRank) {
 		rr.nextRank = append(rr.nextRank, 0)
 	}
-	if at, found := slices.BinarySearch(rr.active, worker); !found {
-		rr.active = slices.Insert(rr.active, at, worker)
-	}
+	rr.active.add(worker)
 }
 
 // WorkerDraining takes a worker out of the rotation.
 func (rr *RoundRobin) WorkerDraining(worker int32, _ float64) {
-	if at, found := slices.BinarySearch(rr.active, worker); found {
-		rr.active = slices.Delete(rr.active, at, at+1)
-	}
+	rr.active.remove(worker)
 }
 
 // WorkerRemoved forgets a worker and its rank counter.
@@ -86,24 +86,3 @@ func (rr *RoundRobin) WorkerRemoved(worker int32, nowMs float64) {
 		rr.nextRank[worker] = 0
 	}
 }
-
-// Observe does nothing.
-func (rr *RoundRobin) Observe(_ Rank, _ *kv.Events, _ float64, out []Route) []Route { return out }
-
-// PrefillCompleted does nothing.
-func (rr *RoundRobin) PrefillCompleted(_ int32, _ float64, out []Route) []Route { return out }
-
-// Terminal does nothing.
-func (rr *RoundRobin) Terminal(_ int32, _ float64, out []Route) []Route { return out }
-
-// CancelPending reports false: nothing is ever queued.
-func (rr *RoundRobin) CancelPending(int32) bool { return false }
-
-// TopologySettled does nothing.
-func (rr *RoundRobin) TopologySettled(_ float64, out []Route) []Route { return out }
-
-// Queued is 0.
-func (rr *RoundRobin) Queued() int { return 0 }
-
-// WantsEvents reports false.
-func (rr *RoundRobin) WantsEvents() bool { return false }

@@ -260,7 +260,10 @@ func (d *driver) print(r Route) {
 	fmt.Fprintln(&d.out)
 }
 
-func (d *driver) released(routes []Route) {
+func (d *driver) released(routes []Route, err error) {
+	if err != nil {
+		fmt.Fprintln(&d.out, err)
+	}
 	for _, r := range routes {
 		d.print(r)
 	}
@@ -274,7 +277,7 @@ func (d *driver) announce(req int32, now float64) {
 		ev.Add(dr.prompt.Block(int(i)))
 	}
 	if d.k.WantsEvents() {
-		d.k.Observe(dr.at, &ev, now, nil)
+		d.k.Observe(dr.at, &ev, now)
 	}
 }
 
@@ -285,7 +288,7 @@ func (d *driver) evicted(req int32, a args, now float64) {
 	for i := int(dr.blocks) - 1; i >= a.or("keep", 0); i-- {
 		ev.Add(dr.prompt.Block(i))
 	}
-	d.k.Observe(dr.at, &ev, now, nil)
+	d.k.Observe(dr.at, &ev, now)
 }
 
 // worker finds a worker by its printed name or by number.

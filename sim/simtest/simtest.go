@@ -187,5 +187,5 @@ func Laws(o *Outcome, uncapped bool) error {
 
 // KV is the KV router with its defaults and an event lag.
 func KV(lagMs float64) sim.RouterConfig {
-	return sim.RouterConfig{KV: true, Config: router.DefaultConfig(), EventLagMs: lagMs}
+	return sim.RouterConfig{Mode: router.KVMode(), Config: router.DefaultConfig(), EventLagMs: lagMs}
 }

@@ -24,6 +24,7 @@ import (
 	"text/template"
 
 	"github.com/dynosweep/dynosweep/results/compare"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
@@ -143,11 +144,10 @@ func (d *Deployment) worker(r *resolved.Role, role string, replicas int) {
 
 // route sets up the frontend's router.
 func (d *Deployment) route(r *resolved.Router) {
-	d.Frontend = []string{"--router-mode", "round-robin"}
+	d.Frontend = []string{"--router-mode", scenario.FrontendMode(r.Mode)}
 	if r.Config == nil {
 		return
 	}
-	d.Frontend = []string{"--router-mode", "kv"}
 	for _, of := range [...]struct {
 		key   string
 		value float64

@@ -341,10 +341,24 @@ func compact(v any) string {
 
 func (c *commander) router() {
 	r := c.doc.at("router")
-	if r.text("mode") != routerModes[1] {
+	mode := router.FindMode(r.text("mode"))
+	if mode == nil || mode == router.DefaultMode() {
 		return
 	}
-	c.flag("router-mode", routerModes[1])
+	c.flag("router-mode", mode.Name)
+	if mode.Configured {
+		c.routerConfig(r)
+	}
+	if mode.Draws {
+		c.flags(c.seeds, [3]string{"router", "router-seed", "0"})
+	}
+	if m := r.at("prefill_load_model"); m != nil {
+		c.prefillLoadModel(m)
+	}
+}
+
+// routerConfig adds the configuration of the router and the lag of its events.
+func (c *commander) routerConfig(r object) {
 	queue := c.doc.at("engine")
 	if queue == nil {
 		queue = c.doc.at("prefill_engine")
@@ -355,11 +369,10 @@ func (c *commander) router() {
 		c.flag("router-config", compact(config))
 	}
 	c.flags(r, [3]string{"kv_event_lag_ms", "kv-event-lag-ms", "0"})
-	c.flags(c.seeds, [3]string{"router", "router-seed", "0"})
-	m := r.at("prefill_load_model")
-	if m == nil {
-		return
-	}
+}
+
+// prefillLoadModel adds the flags of the router's estimate.
+func (c *commander) prefillLoadModel(m object) {
 	unpack(m)
 	if m["systems_path"] != nil || m["attention_backend"] != nil || m.text("database_mode") != modeNames[0] || m.text("cp_size") != "1" {
 		c.refuse("the hardware tables of the router's prefill-load estimate")
@@ -379,7 +392,7 @@ func routerConfig(config object, queuePolicy string) (object, bool) {
 		if err != nil {
 			return nil, false
 		}
-		d := routerDoc{kv: true, config: n}
+		d := routerDoc{mode: router.KVMode(), config: n}
 		r, err := d.complete(queuePolicy, &Files{})
 		if err != nil {
 			return nil, false

@@ -364,14 +364,15 @@ func (c *ReplayFlags) sla(f *flagFaults) metrics.SLA {
 
 // placement reads the router's flags (spec kv-router 3).
 func (c *ReplayFlags) placement(f *flagFaults, run *Run, files *Files) {
-	mode, lag := val(c.RouterMode, "round_robin"), val(c.KVEventLagMs, 0)
-	if mode != "round_robin" && mode != "kv_router" {
-		f.bad("--router-mode", "router_mode must be either 'round_robin' or 'kv_router', got '"+mode+"'")
+	name, lag := val(c.RouterMode, router.DefaultMode().Name), val(c.KVEventLagMs, 0)
+	mode := router.FindMode(name)
+	if mode == nil {
+		f.bad("--router-mode", "router_mode must be one of '"+strings.Join(router.ModeNames(), "', '")+"', got '"+name+"'")
 		return
 	}
 	f.rule(document.FiniteFrom(lag, 0), "--kv-event-lag-ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(lag))
-	f.rule(lag == 0 || mode == "kv_router", "--kv-event-lag-ms", "kv_event_lag_ms only supports router_mode='kv_router'")
-	d := routerDoc{faults: document.Faults{Origin: "--router-config: " + router.InlineClass, Inline: true}, kv: mode == "kv_router", policy: val(c.RouterPolicyConfig, ""),
+	f.rule(lag == 0 || mode.Events, "--kv-event-lag-ms", "kv_event_lag_ms only supports router_mode='kv_router'")
+	d := routerDoc{faults: document.Faults{Origin: "--router-config: " + router.InlineClass, Inline: true}, mode: mode, policy: val(c.RouterPolicyConfig, ""),
 		policyAt: "--router-policy-config", modelName: val(c.ModelName, ""), lagMs: lag, estimator: c.estimator(f)}
 	var err error
 	if c.RouterConfig != nil {

@@ -111,7 +111,7 @@ func TestReplayRefusals(t *testing.T) {
 		{load(func(c *ReplayFlags) { c.SLATTFTMs = ptr(0.0) }), "invalid replay spec: sla.ttft_ms must be finite and positive, got 0"},
 		{load(func(c *ReplayFlags) { c.SLAITLMs = ptr(-1.0) }), "--sla-itl-ms: sla_itl_ms must be a finite, non-negative value, got -1"},
 		{load(func(c *ReplayFlags) { c.SLAITLMs, c.SLAE2EMs = ptr(1.0), ptr(1.0) }), "invalid replay spec: sla.e2e_ms is mutually exclusive with sla.ttft_ms/itl_ms"},
-		{load(func(c *ReplayFlags) { c.RouterMode = ptr("x") }), "router_mode must be either 'round_robin' or 'kv_router', got 'x'"},
+		{load(func(c *ReplayFlags) { c.RouterMode = ptr("x") }), "router_mode must be one of 'round_robin', 'kv_router', 'random', 'least_loaded', 'power_of_two', got 'x'"},
 		{load(func(c *ReplayFlags) { c.KVEventLagMs = ptr(5.0) }), "kv_event_lag_ms only supports router_mode='kv_router'"},
 		{load(func(c *ReplayFlags) { c.KVEventLagMs, c.RouterMode = ptr(-5.0), ptr("kv_router") }), "kv_event_lag_ms must be finite and non-negative, got -5"},
 		{load(func(c *ReplayFlags) { c.RouterConfig = ptr(`{"zz":1}`) }), "--router-config: Failed to parse KvRouterConfig JSON: "},
@@ -216,7 +216,7 @@ func TestReplayBuildsDisaggregatedConfig(t *testing.T) {
 		d.Rank.MTPSeed != 42 || d.Rank.Timing != (timing.Fixed{Prefill: 20, Decode: 5}) {
 		t.Errorf("decode %+v", d)
 	}
-	if r := cfg.Router; !r.KV || r.Seed != 7 || r.Config.OverlapCredit != 0.5 || !math.IsInf(cfg.MaxSimTimeMs, 1) {
+	if r := cfg.Router; !r.Mode.Configured || r.Seed != 7 || r.Config.OverlapCredit != 0.5 || !math.IsInf(cfg.MaxSimTimeMs, 1) {
 		t.Errorf("router %+v", r)
 	}
 }

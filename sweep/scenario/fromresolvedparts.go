@@ -87,8 +87,8 @@ func (r *resolvedReader) trace(w *resolved.Trace) *Workload {
 }
 
 func (r *resolvedReader) router(w *resolved.Router) *Router {
-	out := &Router{KV: r.choice("router.mode", w.Mode, routerModes) == 1}
-	if !out.KV {
+	out := &Router{Mode: router.Modes()[r.choice("router.mode", w.Mode, router.ModeNames())]}
+	if !out.Mode.Configured {
 		return out
 	}
 	if w.Config == nil {

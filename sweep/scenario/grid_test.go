@@ -76,8 +76,8 @@ func TestProductExample(t *testing.T) {
 			}
 			continue
 		}
-		if p.Seed != nil && !p.Run.Router.KV || p.Seed == nil && p.Run.Router.KV && p.Run.DecodeWorkers > 1 {
-			t.Fatalf("kv_router %v, %d workers, seed %v", p.Run.Router.KV, p.Run.DecodeWorkers, p.Seed)
+		if p.Seed != nil && !p.Run.Router.Mode.Configured || p.Seed == nil && p.Run.Router.Mode.Configured && p.Run.DecodeWorkers > 1 {
+			t.Fatalf("kv_router %v, %d workers, seed %v", p.Run.Router.Mode.Configured, p.Run.DecodeWorkers, p.Seed)
 		}
 		if p.GPUs > 16 || p.Run.RouterSeed != 0 && *p.Seed != p.Run.RouterSeed {
 			t.Fatalf("%+v", p)
@@ -134,7 +134,7 @@ engine: {aic_nextn: [null, 2]}
 seeds: [1, 5]
 `)
 	for _, p := range g.Points {
-		open, workers, kv, mtp := p.Values[0] == nil, p.Run.DecodeWorkers, p.Run.Router.KV, p.Run.Decode.Rank.NextN > 0
+		open, workers, kv, mtp := p.Values[0] == nil, p.Run.DecodeWorkers, p.Run.Router.Mode.Configured, p.Run.Decode.Rank.NextN > 0
 		if want := open || kv && workers > 1 || mtp; want != (p.Seed != nil) {
 			t.Errorf("%v: seed %v", p.Values, p.Seed)
 		}
@@ -229,7 +229,7 @@ func TestSweepRefusals(t *testing.T) {
 		{small + "topology: {workers: []}\n", "topology.workers: an empty list"},
 		{small + "topology: [{workers: 1}, 2]\n", "topology: a list holds either values of one axis or mappings"},
 		{small + "topology: {mode: disaggregated, kv_transfer: {contention: maybe}}\n", "topology.kv_transfer.contention: unknown variant `maybe`, expected `none` or `fair_share`"},
-		{small + "router: {mode: kv}\n", "router.mode: unknown variant `kv`, expected `round_robin` or `kv_router`"},
+		{small + "router: {mode: kv}\n", "router.mode: unknown variant `kv`, expected one of `round_robin`, `kv_router`, `random`, `least_loaded`, `power_of_two`"},
 		{small + "router:\n  mode: kv_router\n  config: {zz: 1}\n", "s.yaml:4: router.config.zz: unknown field `zz`, expected one of `overlap_score_credit`"},
 		{small + "router: {mode: kv_router, policy_config: nope.yaml}\n", "s.yaml: cannot read"},
 		{small + "timing: {type: magic}\n", "timing.type: unknown variant `magic`, expected one of `polynomial`, `fixed`, `profile`, `aic`"},

@@ -6,13 +6,13 @@ import "github.com/dynosweep/dynosweep/sim/workload/trace"
 // it, and why, one sentence each.
 func (c *ReplayFlags) Idle(run *Run) []string {
 	out := idle(c.idleLoad(run.Workload))
-	kv := run.Router.KV
+	mode := run.Router.Mode
 	return append(out, idle([]idleFlag{
-		{"--router-config", c.RouterConfig != nil && !kv, onlyKV},
-		{"--router-policy-config", c.RouterPolicyConfig != nil && !kv, onlyKV},
-		{"--model-name", c.ModelName != nil && !kv, onlyKV},
-		{"--router-seed", c.RouterSeed != nil && !kv, onlyKV},
-		{"--aic-backend", c.AICBackend != nil && !kv, onlyKV},
+		{"--router-config", c.RouterConfig != nil && !mode.Configured, onlyKV},
+		{"--router-policy-config", c.RouterPolicyConfig != nil && !mode.Configured, onlyKV},
+		{"--model-name", c.ModelName != nil && !mode.Configured, onlyKV},
+		{"--router-seed", c.RouterSeed != nil && !mode.Draws, "--router-mode " + mode.Name + " draws nothing"},
+		{"--aic-backend", c.AICBackend != nil && !mode.Configured, onlyKV},
 		{"--benchmark-granularity", c.BenchmarkGranularity != nil && run.Planner == nil, "there is no Planner"},
 	})...)
 }

@@ -347,7 +347,7 @@ func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerV
 func (g *gridder) router(i int, queues *Role) loweredRouter {
 	d := *g.docs[i]
 	key := routerKey{router: i, queuePolicy: queues.QueuePolicy}
-	if d.kv && d.ais {
+	if d.mode.Configured && d.ais {
 		if queues.Timing.Kind != Measured {
 			return loweredRouter{skip: "router_prefill_load_model ais needs timing of type aic"}
 		}

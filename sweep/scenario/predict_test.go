@@ -87,7 +87,7 @@ func TestPredictDisaggregatedWithRouterAndPlanner(t *testing.T) {
 		run.Decode.Capacity.MemoryFraction != 0.8 || run.Decode.Capacity.Model.AttentionDP != 2 {
 		t.Errorf("decode %+v", d)
 	}
-	if c := cfg.Router.Config; !cfg.Router.KV || c.OverlapCredit != 0.5 || c.Temperature != 0.2 || c.Estimator == nil || run.Router.Estimator.TP != 4 {
+	if c := cfg.Router.Config; !cfg.Router.Mode.Configured || c.OverlapCredit != 0.5 || c.Temperature != 0.2 || c.Estimator == nil || run.Router.Estimator.TP != 4 {
 		t.Errorf("router %+v", cfg.Router)
 	}
 	if c := run.Planner.Config; c.Mode != planner.Disagg || c.Budget.MaxGPUs != 16 || c.TTFTMs != 2000 || !c.ThroughputScaling ||

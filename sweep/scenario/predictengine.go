@@ -6,6 +6,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/router"
 )
 
 // Keys of the AISimulate engine section (spec sweeps-and-schema 2.3).
@@ -265,21 +266,21 @@ func (p *predictor) model(m, par document.Mapping, r *Role, role engine.Role, es
 
 // router reads the router section (spec sweeps-and-schema 2.4).
 func (p *predictor) router(n *document.Node) {
-	d := &routerDoc{faults: document.Faults{Origin: p.f.Origin}}
+	d := &routerDoc{faults: document.Faults{Origin: p.f.Origin}, mode: router.DefaultMode()}
 	if n != nil {
 		m := p.f.Mapping(n, "a mapping", []string{"policy", "prefill_load_model", "overlap_score_credit", "prefill_load_scale", "temperature"})
-		d.kv = m.Enum("policy", routerModes...).Value == 1
+		d.mode = readMode(m, "policy")
 		model := m.Sub("prefill_load_model", "a mapping", []string{"type"}).Enum("type", "none", "ais", "aic")
 		d.config = document.EmptyMap(n.Line, n.Path)
 		for _, k := range [...][2]string{{"overlap_score_credit", "overlap_score_credit"}, {"prefill_load_scale", "prefill_load_scale"}, {"temperature", "router_temperature"}} {
 			v := m.Float(k[0], document.NotNull)
 			m.Require(document.FiniteFrom(v.Value, 0), k[0], k[0]+" must be finite and non-negative")
-			m.Require(!v.Set || d.kv, k[0], k[0]+" belongs to policy kv_router")
+			m.Require(!v.Set || d.mode.Configured, k[0], k[0]+" belongs to policy kv_router")
 			if v.Set {
 				d.config.Put(k[1], m.Get(k[0]))
 			}
 		}
-		m.Require(model.Value == 0 || d.kv, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
+		m.Require(model.Value == 0 || d.mode.Configured, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
 		if model.Value != 0 {
 			d.config.Put("router_prefill_load_model", scalarAt(n, document.String, "ais"))
 			d.estimator = &p.estimated

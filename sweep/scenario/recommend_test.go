@@ -72,7 +72,7 @@ func TestRecommendExampleCountsItsSpace(t *testing.T) {
 	if first.Refused != nil || last.Refused != nil || first.GPUs != 2 || last.GPUs > 32 {
 		t.Errorf("first %+v %v, last %+v %v", first.GPUs, first.Refused, last.GPUs, last.Refused)
 	}
-	if !last.Run.Router.KV || last.Run.Router.Config.Temperature != 1 || last.Run.Router.Config.PrefillScale != 32 {
+	if !last.Run.Router.Mode.Configured || last.Run.Router.Config.Temperature != 1 || last.Run.Router.Config.PrefillScale != 32 {
 		t.Errorf("the last knob does not change fastest: %s", last.Knobs)
 	}
 }

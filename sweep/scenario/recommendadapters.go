@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/router"
 )
 
 // routerKnobs are the numbers of kv_router with their default domains (spec
@@ -35,10 +36,10 @@ func (r *recommender) router(n *document.Node) []decision {
 	}
 	var d decision
 	kv := false
-	for _, policy := range r.domain(m.Get("policy"), decimalRange, routerModes...) {
+	for _, policy := range r.domain(m.Get("policy"), decimalRange, referenceModes()...) {
 		at := document.EmptyMap(n.Line, "router").With("policy", policy.At("router.policy"))
 		o := option{set: []assign{{path: "router", v: at}}}
-		if policy.Text == "kv_router" {
+		if mode := router.FindMode(policy.Text); mode != nil && mode.Configured {
 			kv = true
 			o.then = r.kvKnobs(m)
 		}
@@ -50,6 +51,17 @@ func (r *recommender) router(n *document.Node) []decision {
 		}
 	}
 	return []decision{d}
+}
+
+// referenceModes names the modes that a search tries where the document names none:
+// those of the reference, so that the candidates are its own.
+func referenceModes() (names []string) {
+	for _, m := range router.Modes() {
+		if m.Reference {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 func (r *recommender) kvKnobs(m document.Mapping) []decision {

@@ -74,7 +74,7 @@ func SweepReference() []KeyTable {
 			{"topology.kv_transfer.contention", "string", "none", "`none`, or `fair_share`: concurrent transfers share their links (kv-transfer.md)."},
 		}},
 		{"router", "", []Key{
-			{"router.mode", "string", "round_robin", "`round_robin` or `kv_router`."},
+			{"router.mode", "string", "round_robin", RouterModes("`%`") + "."},
 			{"router.config", "mapping or null", "null", "KV router configuration, below."},
 			{"router.policy_config", "path or null", "null", "Policy classes, YAML (router.md). Wins over `router.config.router_policy_config`."},
 			{"router.model_name", "string or null", "null", "Picks the profile of the policy file."},

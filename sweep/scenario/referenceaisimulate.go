@@ -19,7 +19,7 @@ func AISimulateReference() []KeyTable {
 		{"traffic", "Without the section: 100 synthetic requests of 1024 and 128 tokens at concurrency 10. A section that is there is not completed from that.", trafficReference()},
 		{"engine", "", aisEngineReference()},
 		{"router", "`--stack dynamo`. The last four belong to `kv_router`.", []Key{
-			{"router.policy", "string", "round_robin", "`round_robin` or `kv_router`."},
+			{"router.policy", "string", "round_robin", RouterModes("`%`") + "."},
 			{"router.prefill_load_model.type", "string", "none", "`none` or `ais` (also `aic`)."},
 			{"router.overlap_score_credit", "number", "1.0", ">= 0."},
 			{"router.prefill_load_scale", "number", "1.0", ">= 0."},

@@ -255,11 +255,11 @@ func (w *Workload) synthetic(s *workload.Synthetic) *resolved.Synthetic {
 
 // resolved is the router with upstream's keys.
 func (r *Router) resolved(f form) resolved.Router {
-	if !r.KV {
-		return resolved.Router{Mode: routerModes[0]}
+	if !r.Mode.Configured {
+		return resolved.Router{Mode: r.Mode.Name}
 	}
 	c := &r.Config
-	out := resolved.Router{Mode: routerModes[1], KVEventLagMs: &r.EventLagMs, Config: &resolved.RouterConfig{
+	out := resolved.Router{Mode: r.Mode.Name, KVEventLagMs: &r.EventLagMs, Config: &resolved.RouterConfig{
 		OverlapScoreCredit: c.OverlapCredit, OverlapScoreCreditDecay: c.CreditDecay,
 		PrefillLoadScale: c.PrefillScale, DecodeActiveRequestWeight: c.ActiveRequestWeight,
 		Temperature: c.Temperature, TrackActiveBlocks: c.TrackActiveBlocks,

@@ -12,8 +12,8 @@ import (
 
 // Router is the placement of a run. It is shared by runs and never changed.
 type Router struct {
-	KV         bool
-	Config     router.Config // KV only; its Estimator is filled in by Run.Config
+	Mode       *router.Mode
+	Config     router.Config // configured modes only; its Estimator is filled in by Run.Config
 	Estimator  *AICRequest   // prefill-load estimate, nil: none
 	EventLagMs float64
 
@@ -24,7 +24,7 @@ type Router struct {
 // routerDoc is what a document says about placement.
 type routerDoc struct {
 	faults    document.Faults // of config
-	kv        bool
+	mode      *router.Mode
 	config    *document.Node // nil: none
 	policy    string         // path, wins over the one in config
 	policyAt  string         // origin of policy
@@ -34,17 +34,43 @@ type routerDoc struct {
 	ais       bool // config asks for the prefill-load estimate
 }
 
+// RouterModes lists the router modes, each with what it does in a few words; format
+// surrounds a name, in which % stands for it.
+func RouterModes(format string) string { return router.DescribeModes(format) }
+
+// RouterModeNames lists the names of the router modes, the default first.
+func RouterModeNames() []string { return router.ModeNames() }
+
+// FrontendMode returns what the --router-mode of a Dynamo frontend calls a mode.
+func FrontendMode(name string) string {
+	if m := router.FindMode(name); m != nil {
+		return m.Frontend
+	}
+	return router.DefaultMode().Frontend
+}
+
+// readMode reads the name of a router mode; the default one if the key is missing or
+// malformed.
+func readMode(m document.Mapping, key string) *router.Mode {
+	if n := m.Get(key); n != nil && n.Kind == document.String {
+		if mode := router.FindMode(n.Text); mode != nil {
+			return mode
+		}
+	}
+	return router.Modes()[m.Enum(key, router.ModeNames()...).Value]
+}
+
 // complete reads the configuration and the policy file. queuePolicy is the one of
 // the engine arguments of the pool that queues, "" not set.
 func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) {
-	r := &Router{KV: d.kv}
+	r := &Router{Mode: d.mode}
 	f := d.faults // a copy: the document may be completed more than once
 	doc := router.ReadDocument(d.config, &f)
 	policy, err := d.readPolicy(doc, f.OK(), files)
 	if err := errors.Join(f.Err(), err); err != nil {
 		return nil, err
 	}
-	if !d.kv {
+	if !d.mode.Configured {
 		return r, nil
 	}
 	with := router.Completion{ModelName: d.modelName, Policy: policy}
@@ -79,8 +105,8 @@ func (d *routerDoc) fault(err error) error {
 }
 
 // readPolicy reads the policy file, nil without one, and what it says about the
-// configuration, if that is right. A round robin uses neither; both have to be right
-// all the same.
+// configuration, if that is right. Modes that are not configured use neither; both
+// have to be right all the same.
 func (d *routerDoc) readPolicy(doc *router.Document, right bool, files *Files) (*router.Policy, error) {
 	path, origin := d.policy, d.policyAt
 	if path == "" {
@@ -102,7 +128,7 @@ func (d *routerDoc) readPolicy(doc *router.Document, right bool, files *Files) (
 	if f.OK() && right {
 		doc.Check(p, f)
 	}
-	if err := p.Refusal(); err != nil && f.OK() && d.kv {
+	if err := p.Refusal(); err != nil && f.OK() && d.mode.Configured {
 		return nil, &document.Fault{Origin: path, Msg: err.Error()}
 	}
 	return p, f.Err()
@@ -126,7 +152,7 @@ func (e prefillEstimator) PrefillMs(batch, uncached, prefix int) (float64, error
 // complete returns the configuration with the estimator that the caller loaded.
 func (r *Router) complete(ask TimingResolver) (router.Config, error) {
 	c := r.Config
-	if !r.KV || r.Estimator == nil {
+	if !r.Mode.Configured || r.Estimator == nil {
 		return c, nil
 	}
 	if ask == nil {

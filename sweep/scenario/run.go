@@ -63,13 +63,13 @@ func (r *Run) GPUs() int {
 	return n
 }
 
-// Drawn reports whether the seed of the run decides anything: a tie or softmax
-// draw of the KV router, a Poisson arrival or a draft token whose seed is open.
+// Drawn reports whether the seed of the run decides anything: a draw of the
+// router, a Poisson arrival or a draft token whose seed is open.
 func (r *Run) Drawn() bool {
 	if r.Workload.Drawn() && !r.Workload.ArrivalSeedGiven || r.Decode.drawn() {
 		return true
 	}
-	if !r.Router.KV {
+	if !r.Router.Mode.Draws {
 		return false
 	}
 	return r.Planner != nil || r.DecodeWorkers*r.Decode.DPSize > 1 ||
@@ -150,7 +150,7 @@ func (r *Run) BlockSize() int {
 func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, error) {
 	cfg := sim.Config{
 		Disaggregated: r.Disaggregated(), Source: src, SLA: r.SLA, MaxSimTimeMs: r.Workload.MaxSimTimeMs,
-		Router:    sim.RouterConfig{KV: r.Router.KV, Seed: r.RouterSeed, EventLagMs: r.Router.EventLagMs},
+		Router:    sim.RouterConfig{Mode: r.Router.Mode, Seed: r.RouterSeed, EventLagMs: r.Router.EventLagMs},
 		Telemetry: metrics.TelemetryOptions{IntervalMs: r.TelemetryMs},
 	}
 	var err error

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/workload"
 	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
@@ -28,7 +29,6 @@ var (
 	routerKeys        = []string{"mode", "config", "policy_config", "model_name", "kv_event_lag_ms"}
 	slaKeys           = []string{"ttft_ms", "itl_ms", "e2e_ms"}
 	modeKinds         = []string{"aggregated", "disaggregated"}
-	routerModes       = []string{"round_robin", "kv_router"}
 )
 
 // pathOf finds a file that a document names: relative to the document's folder, or
@@ -312,15 +312,15 @@ func (t *transferDoc) price(base KVTransfer) KVTransfer {
 
 // readRouter reads one variant of router.
 func readRouter(f *document.Faults, n *document.Node, dir string) *routerDoc {
-	d := &routerDoc{faults: document.Faults{Origin: f.Origin}}
+	d := &routerDoc{faults: document.Faults{Origin: f.Origin}, mode: router.DefaultMode()}
 	if n.Kind == document.Null {
 		return d
 	}
 	m := f.Mapping(n, "a mapping", routerKeys)
-	d.kv = m.Enum("mode", routerModes...).Value == 1
+	d.mode = readMode(m, "mode")
 	d.lagMs, d.modelName = m.Float("kv_event_lag_ms", document.NotNull).Value, m.String("model_name", document.OrNull).Value
 	m.Require(document.FiniteFrom(d.lagMs, 0), "kv_event_lag_ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(d.lagMs))
-	m.Require(d.lagMs == 0 || d.kv, "kv_event_lag_ms", "kv_event_lag_ms only supports router_mode='kv_router'")
+	m.Require(d.lagMs == 0 || d.mode.Events, "kv_event_lag_ms", "kv_event_lag_ms only supports router_mode='kv_router'")
 	if p := m.String("policy_config", document.OrNull); p.Set {
 		d.policy, d.policyAt = pathOf(dir, p.Value), f.Origin
 	}

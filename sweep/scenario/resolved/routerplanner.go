@@ -2,8 +2,8 @@ package resolved
 
 import "encoding/json"
 
-// Router is the placement of requests (spec kv-router 3): only mode kv_router has more
-// than the mode.
+// Router is the placement of requests (spec kv-router 3): only a mode that is
+// configured, kv_router, has more than the mode.
 type Router struct {
 	Config           *RouterConfig  `json:"config,omitempty"`
 	KVEventLagMs     *float64       `json:"kv_event_lag_ms,omitempty"`
