@@ -46,19 +46,20 @@ type lifecycle struct {
 	nextOrdinal int
 	open        [3]Operation // [stage]
 	isOpen      [3]bool      // [stage], open holds one
-	err         error        // of the observer
 }
 
 // beginOperation opens an operation on a pool whose workers are still as they were; those
 // before it end.
-func (s *Sim) beginOperation(p *pool, cause Cause, tick, origin int) {
+func (s *Sim) beginOperation(p *pool, cause Cause, tick, origin int) error {
 	l := &s.lifecycle
 	if l.observer == nil {
-		return
+		return nil
 	}
 	for _, q := range s.pools {
 		if l.isOpen[q.stage] && (q == p || l.open[q.stage].AtMs < s.nowMs) {
-			s.endOperations()
+			if err := s.endOperations(); err != nil {
+				return err
+			}
 		}
 	}
 	o := &l.open[p.stage]
@@ -67,6 +68,7 @@ func (s *Sim) beginOperation(p *pool, cause Cause, tick, origin int) {
 		Active: o.Active[:0], Starting: o.Starting[:0], Draining: o.Draining[:0]}
 	l.isOpen[p.stage] = true
 	l.nextOrdinal++
+	return nil
 }
 
 // setState changes the state of a worker; from is "" for a new one. A worker remembers
@@ -87,7 +89,7 @@ func (s *Sim) setState(w *worker, from string, to workerState) {
 
 // beginDrained opens the operation in which a drained worker is removed: the one
 // that told it to drain if that is of this instant, else one of its own.
-func (s *Sim) beginDrained(w *worker) {
+func (s *Sim) beginDrained(w *worker) error {
 	l := &s.lifecycle
 	o := &l.open[w.pool.stage]
 	now := l.isOpen[w.pool.stage] && o.AtMs == s.nowMs
@@ -98,8 +100,9 @@ func (s *Sim) beginDrained(w *worker) {
 			o.Origin = -1
 		}
 	default:
-		s.beginOperation(w.pool, DrainSettlement, -1, w.origin)
+		return s.beginOperation(w.pool, DrainSettlement, -1, w.origin)
 	}
+	return nil
 }
 
 // recordReleased adds requests that a change of the pool let go.
@@ -111,7 +114,7 @@ func (s *Sim) recordReleased(p *pool, req int32) {
 }
 
 // endOperations hands the open operations to the observer, in their order.
-func (s *Sim) endOperations() {
+func (s *Sim) endOperations() error {
 	l := &s.lifecycle
 	for {
 		var first *pool
@@ -121,13 +124,13 @@ func (s *Sim) endOperations() {
 			}
 		}
 		if first == nil {
-			return
+			return nil
 		}
 		l.isOpen[first.stage] = false
 		o := &l.open[first.stage]
 		o.Active, o.Starting, o.Draining = first.idsByState(o.Active, o.Starting, o.Draining)
-		if err := l.observer(o); err != nil && l.err == nil {
-			l.err = err
+		if err := l.observer(o); err != nil {
+			return err
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (s *Sim) scalingTick(atMs float64) error {
 	if t := d.NextTickMs; t > s.nowMs && !math.IsInf(t, 1) && !s.done() {
 		sc.armedMs = t
 	}
-	return s.lifecycle.err
+	return nil
 }
 
 // snapshot fills the view of one tick and consumes what it shows.
@@ -159,7 +159,9 @@ func (s *Sim) scaleTo(p *pool, target int, atMs float64) error {
 		e.Reason = "scale_down"
 	}
 	s.scaling.events = append(s.scaling.events, e)
-	s.beginOperation(p, PlannerScale, s.scaling.ordinal-1, -1)
+	if err := s.beginOperation(p, PlannerScale, s.scaling.ordinal-1, -1); err != nil {
+		return err
+	}
 	if target > have {
 		return s.scaleUp(p, target-have)
 	}
@@ -233,7 +235,9 @@ func (s *Sim) workerReady(p *pool, id int32) error {
 	if w == nil || w.state != starting {
 		return nil
 	}
-	s.beginOperation(p, WorkerReady, -1, w.origin)
+	if err := s.beginOperation(p, WorkerReady, -1, w.origin); err != nil {
+		return err
+	}
 	s.setState(w, starting.String(), active)
 	p.active++
 	for i := range w.ranks {
@@ -244,9 +248,9 @@ func (s *Sim) workerReady(p *pool, id int32) error {
 }
 
 // removeDrained removes draining workers that became empty.
-func (s *Sim) removeDrained(p *pool) bool {
+func (s *Sim) removeDrained(p *pool) (bool, error) {
 	if p.draining == 0 {
-		return false
+		return false, nil
 	}
 	before := len(p.present)
 	for i := 0; i < len(p.present); {
@@ -256,12 +260,14 @@ func (s *Sim) removeDrained(p *pool) bool {
 			continue
 		}
 		p.draining--
-		s.beginDrained(w)
+		if err := s.beginDrained(w); err != nil {
+			return false, err
+		}
 		s.setState(w, draining.String(), removed)
 		p.placement.WorkerRemoved(w.id, s.nowMs)
 		s.removeWorker(p, w)
 	}
-	return len(p.present) < before
+	return len(p.present) < before, nil
 }
 
 func (s *Sim) removeWorker(p *pool, w *worker) {

@@ -224,8 +224,10 @@ func (s *Sim) round() (changed bool, err error) {
 	}
 	s.startedMs = s.nowMs
 	for _, p := range s.pools {
-		if s.removeDrained(p) {
-			changed = true
+		c, err := s.removeDrained(p)
+		changed = changed || c
+		if err != nil {
+			return true, err
 		}
 	}
 	c, err = s.ticks()
@@ -297,7 +299,7 @@ func (s *Sim) finish() (*Result, error) {
 		return nil, err
 	}
 	s.flushGaps()
-	s.endOperations()
+	err := s.endOperations()
 	for _, p := range s.pools {
 		p.integrate(s.nowMs)
 		for _, w := range p.present {
@@ -306,7 +308,7 @@ func (s *Sim) finish() (*Result, error) {
 			}
 		}
 	}
-	return s.result(), s.lifecycle.err
+	return s.result(), err
 }
 
 func (s *Sim) result() *Result {

@@ -157,8 +157,17 @@ type Run struct {
 	Events  bool  // committing it can make KV events (evictions, stored pages)
 }
 
-// Core is one rank's scheduler.
+// Core is one rank's scheduler: what a run needs of it, by who needs it.
 type Core interface {
+	Scheduler
+	RunScheduler
+	Reporter
+	// Handoff returns the disaggregated side of the core; nil if it has none.
+	Handoff() Handoff
+}
+
+// Scheduler takes requests and does passes.
+type Scheduler interface {
 	// Submit puts r at the back of the waiting queue.
 	Submit(r Request)
 	// Runnable reports whether a pass has anything to look at: waiting, running
@@ -168,10 +177,14 @@ type Core interface {
 	// source, no pending or reserved destination.
 	Drained() bool
 	// Pass does one pass starting at nowMs. step is the worker's group-pass
-	// counter for prefill_schedule_interval (spec engine-vllm 9, rule 4).
+	// counter for prefill_schedule_interval (spec engine-vllm 9.4).
 	Pass(nowMs float64, step int64, p *Pass)
 	// EndGroup closes a group pass.
 	EndGroup(g GroupPass)
+}
+
+// RunScheduler does the passes of a decode run in closed form.
+type RunScheduler interface {
 	// Run looks for a decode run of at most limit passes from the present state.
 	// It changes nothing that an ordinary Pass would not redo.
 	Run(limit int) Run
@@ -186,10 +199,12 @@ type Core interface {
 	Members() []int32
 	// RunMetrics is the metric row of the latest committed pass of the run.
 	RunMetrics() ForwardPass
+}
+
+// Reporter shows the state of a rank and checks it.
+type Reporter interface {
 	// Gauges returns the present occupancy.
 	Gauges() Gauges
-	// Handoff returns the disaggregated side of the core; nil if it has none.
-	Handoff() Handoff
 	// Check returns the first broken law of the core's structures, with numbers.
 	Check() error
 }
@@ -198,13 +213,22 @@ type Core interface {
 // replay-runtime 8). Commands other than SubmitSource and Accept are given only
 // while no pass of the worker is in flight. Events they cause are appended to ev.
 type Handoff interface {
+	Source
+	Destination
+}
+
+// Source is the prefill role's side: prompts whose blocks wait for the transfer.
+type Source interface {
 	// SubmitSource is Submit with the promise that the blocks stay held after the
 	// request's only output, until ReleaseSource (prefill role).
 	SubmitSource(r Request)
 	ReleaseSource(req int32, ev *kv.Events)
 	// CancelSource drops a source wherever it is: waiting, running or held.
 	CancelSource(req int32, ev *kv.Events)
+}
 
+// Destination is the decode role's side: requests whose prompt comes from elsewhere.
+type Destination interface {
 	// Accept queues a destination. It answers a Reason if the request can never
 	// fit; it is then not queued (decode role).
 	Accept(r Request) Reason

