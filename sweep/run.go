@@ -113,7 +113,7 @@ func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w RunOptions) (
 	totals.Agentic = agentic(in, run, src)
 	totals.WallMs = float64(time.Since(began)) / float64(time.Millisecond)
 	out.Summary = out.Result.Collector.Summary(totals)
-	out.Outside = res.outside(run)
+	out.Outside = outside(run, &cfg)
 	return out, nil
 }
 
@@ -130,19 +130,17 @@ func (r *resolver) explain(err error) error {
 	return err
 }
 
-// outside tells of the models of the roles, which were made in the order of
-// scenario.Run.Config: the router's estimate first, if there is one, then the roles.
-func (r *resolver) outside(run *scenario.Run) []Outside {
-	made := r.measured
-	if run.Router.Mode.Configured && run.Router.Estimator != nil {
-		made = made[1:]
-	}
+// outside tells of the roles with hardware timing, by the model that each one's pool
+// runs with.
+func outside(run *scenario.Run, cfg *sim.Config) []Outside {
 	var out []Outside
-	for _, role := range [...]*scenario.Role{run.Decode, run.Prefill} {
-		if role != nil && role.Timing.Kind == scenario.Measured {
-			o := made[0].Outside()
-			out = append(out, Outside{role.Rank.Role.String(), o.Passes, o.Queried, o.Doublings, o.Op})
-			made = made[1:]
+	for _, of := range [...]struct {
+		role *scenario.Role
+		pool *sim.PoolConfig
+	}{{run.Decode, &cfg.Decode}, {run.Prefill, &cfg.Prefill}} {
+		if m, ok := of.pool.Rank.Timing.(*measured); ok && of.role != nil {
+			o := m.Outside()
+			out = append(out, Outside{of.role.Rank.Role.String(), o.Passes, o.Queried, o.Doublings, o.Op})
 		}
 	}
 	return out

@@ -61,7 +61,7 @@ func replay(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	out := newConsole(c)
-	for _, n := range append(flags.Idle(&run), run.Notices()...) {
+	for _, n := range append(flags.Ineffective(&run), run.Notices()...) {
 		out.notice("%s", n)
 	}
 	files := &outputs{inputs: read.Read()}

@@ -30,7 +30,7 @@ func ReplayArgs(resolved []byte, ask TimingResolver) ([]string, error) {
 	if doc.at("workload") == nil {
 		return nil, errors.New("no resolved configuration: workload is missing")
 	}
-	c := &commander{doc: doc, seeds: doc.at("seeds"), ask: ask}
+	c := &argWriter{doc: doc, seeds: doc.at("seeds"), ask: ask}
 	for _, part := range [...]func(){c.workload, c.engines, c.router, c.planner, c.sla} {
 		part()
 	}
@@ -78,18 +78,18 @@ func (o object) text(key string) string {
 	return ""
 }
 
-// commander gathers arguments; cannot names what has no flag.
-type commander struct {
+// argWriter gathers arguments; cannot names what has no flag.
+type argWriter struct {
 	doc, seeds object
 	ask        TimingResolver
 	args       []string
 	cannot     string
 }
 
-func (c *commander) flag(name, value string) { c.args = append(c.args, "--"+name, value) }
+func (c *argWriter) flag(name, value string) { c.args = append(c.args, "--"+name, value) }
 
 // flags adds a flag for every key that has a value other than the default.
-func (c *commander) flags(o object, list ...[3]string) {
+func (c *argWriter) flags(o object, list ...[3]string) {
 	for _, f := range list {
 		if v := o.text(f[0]); v != "" && v != f[2] {
 			c.flag(f[1], v)
@@ -97,13 +97,13 @@ func (c *commander) flags(o object, list ...[3]string) {
 	}
 }
 
-func (c *commander) refuse(what string) {
+func (c *argWriter) refuse(what string) {
 	if c.cannot == "" {
 		c.cannot = what
 	}
 }
 
-func (c *commander) workload() {
+func (c *argWriter) workload() {
 	w := c.doc.at("workload")
 	if w.text("type") == "synthetic" {
 		if w["cumulative_turns"] != nil {
@@ -156,7 +156,7 @@ func pathIn(v any) string {
 	return ""
 }
 
-func (c *commander) engines() {
+func (c *argWriter) engines() {
 	if pre := c.doc.at("prefill_engine"); pre != nil {
 		c.flag("prefill-engine-args", c.engine(pre, true))
 		c.flag("decode-engine-args", c.engine(c.doc.at("decode_engine"), false))
@@ -170,7 +170,7 @@ func (c *commander) engines() {
 }
 
 // engine is the engine arguments of a role in nested form, without defaults.
-func (c *commander) engine(role object, transfers bool) string {
+func (c *argWriter) engine(role object, transfers bool) string {
 	e := role.at("engine")
 	if e == nil {
 		c.refuse("a configuration without an engine")
@@ -256,7 +256,7 @@ func unpack(config object) {
 	}
 }
 
-func (c *commander) capacity(out, capacity, role object, measured bool) {
+func (c *argWriter) capacity(out, capacity, role object, measured bool) {
 	if !measured {
 		c.refuse("a capacity estimate beside timing that is not measured")
 		return
@@ -276,7 +276,7 @@ func (c *commander) capacity(out, capacity, role object, measured bool) {
 
 // transfer writes the handoff's price into the prefill role, whose engine is e and
 // launch keys are in out.
-func (c *commander) transfer(e, out, t object) {
+func (c *argWriter) transfer(e, out, t object) {
 	e["kv_transfer_bytes_per_token"], e["kv_transfer_bandwidth"] = t["bytes_per_token"], t["bandwidth_gb_per_second"]
 	if mode := t.text("timing_mode"); mode != transferModes[0] {
 		e["kv_transfer_timing_mode"] = mode
@@ -297,7 +297,7 @@ func (c *commander) transfer(e, out, t object) {
 }
 
 // autoBytes asks for the bytes per token of a prefill role; 0 if nobody knows.
-func (c *commander) autoBytes(role string, t object) int {
+func (c *argWriter) autoBytes(role string, t object) int {
 	r, err := EngineArgs("", role)
 	if err != nil || c.ask == nil || t["model"] != nil || r.request().Model == "" {
 		return 0
@@ -339,7 +339,7 @@ func compact(v any) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-func (c *commander) router() {
+func (c *argWriter) router() {
 	r := c.doc.at("router")
 	mode := router.FindMode(r.text("mode"))
 	if mode == nil || mode == router.DefaultMode() {
@@ -358,7 +358,7 @@ func (c *commander) router() {
 }
 
 // routerConfig adds the configuration of the router and the lag of its events.
-func (c *commander) routerConfig(r object) {
+func (c *argWriter) routerConfig(r object) {
 	queue := c.doc.at("engine")
 	if queue == nil {
 		queue = c.doc.at("prefill_engine")
@@ -372,7 +372,7 @@ func (c *commander) routerConfig(r object) {
 }
 
 // prefillLoadModel adds the flags of the router's estimate.
-func (c *commander) prefillLoadModel(m object) {
+func (c *argWriter) prefillLoadModel(m object) {
 	unpack(m)
 	if m["systems_path"] != nil || m["attention_backend"] != nil || m.text("database_mode") != modeNames[0] || m.text("cp_size") != "1" {
 		c.refuse("the hardware tables of the router's prefill-load estimate")
@@ -427,7 +427,7 @@ func routerConfig(config object, queuePolicy string) (object, bool) {
 }
 
 // planner renders the Planner's configuration as the flat document it is read from.
-func (c *commander) planner() {
+func (c *argWriter) planner() {
 	p := c.doc.at("planner")
 	if p == nil {
 		return
@@ -502,6 +502,6 @@ func plannerMinimum(doc object) {
 	}
 }
 
-func (c *commander) sla() {
+func (c *argWriter) sla() {
 	c.flags(c.doc.at("sla"), [3]string{"ttft_ms", "sla-ttft-ms"}, [3]string{"itl_ms", "sla-itl-ms"}, [3]string{"e2e_ms", "sla-e2e-ms"})
 }

@@ -177,7 +177,7 @@ func TestIdleFlagsAreTold(t *testing.T) {
 		c.edit(&flags)
 		run := mustResolve(t, flags)
 		var got []string
-		for _, text := range flags.Idle(&run) {
+		for _, text := range flags.Ineffective(&run) {
 			flag, _, _ := strings.Cut(text, " ")
 			got = append(got, flag)
 		}

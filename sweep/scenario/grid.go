@@ -100,7 +100,7 @@ func ParseSweep(origin, dir string, text []byte, files *Files) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gridder{f: &document.Faults{Origin: origin}, dir: dir, files: files, ids: map[string]bool{},
+	g := &gridExpander{f: &document.Faults{Origin: origin}, dir: dir, files: files, ids: map[string]bool{},
 		roles: map[roleKey]loweredRole{}, routers: map[routerKey]loweredRouter{}, grid: &Grid{Name: stem(origin), Text: text}}
 	if root == nil {
 		return nil, &document.Fault{Origin: origin, Line: 1, Msg: "an empty specification: workload is required"}
@@ -128,7 +128,7 @@ func stem(path string) string {
 }
 
 // head reads what is no section of the grid.
-func (g *gridder) head(m document.Mapping) {
+func (g *gridExpander) head(m document.Mapping) {
 	if v := m.String("name", document.NotNull); v.Set {
 		m.Require(validName(v.Value), "name", "a name is letters, digits, '.', '_' and '-', and begins with a letter or digit")
 		g.grid.Name = v.Value
@@ -178,8 +178,8 @@ func readSeeds(f *document.Faults, n *document.Node) []uint64 {
 	return out
 }
 
-// gridder expands one specification.
-type gridder struct {
+// gridExpander expands one specification.
+type gridExpander struct {
 	f     *document.Faults
 	files *Files
 	dir   string
@@ -210,7 +210,7 @@ type section struct {
 }
 
 // sections expands every section and finds the axes.
-func (g *gridder) sections(m document.Mapping) {
+func (g *gridExpander) sections(m document.Mapping) {
 	names := make([]string, 0, len(sectionNames))
 	for _, key := range m.Keys {
 		if slices.Contains(sectionNames, key) {
@@ -353,7 +353,7 @@ func axisValue(n *document.Node, t AxisType) any {
 
 // digest identifies the specification: its values, whatever the order of keys, and
 // its points in their order with the content of their inputs.
-func (g *gridder) digest(root *document.Node) string {
+func (g *gridExpander) digest(root *document.Node) string {
 	h := sha256.New()
 	h.Write(root.JSON())
 	for i := range g.grid.Points {

@@ -45,7 +45,7 @@ type loweredRouter struct {
 }
 
 // decode reads every variant of every section; the faults of all are told at once.
-func (g *gridder) decode() error {
+func (g *gridExpander) decode() error {
 	for i := range g.parts {
 		for _, v := range g.parts[i].variants {
 			if len(g.f.List) > 100 {
@@ -73,7 +73,7 @@ func (g *gridder) decode() error {
 	return nil
 }
 
-func (g *gridder) decodeVariant(section string, n *document.Node) {
+func (g *gridExpander) decodeVariant(section string, n *document.Node) {
 	switch section {
 	case "workload":
 		if n.Kind == document.Null {
@@ -101,7 +101,7 @@ func (g *gridder) decodeVariant(section string, n *document.Node) {
 }
 
 // plannerSection reads one variant of planner: upstream's keys and startup_seconds.
-func (g *gridder) plannerSection(n *document.Node) plannerVariant {
+func (g *gridExpander) plannerSection(n *document.Node) plannerVariant {
 	v := plannerVariant{at: n}
 	if n.Kind == document.Null {
 		return v
@@ -129,7 +129,7 @@ func (g *gridder) plannerSection(n *document.Node) plannerVariant {
 }
 
 // notices gathers the remarks on the run of a point, each once.
-func (g *gridder) notices(run *Run, at *document.Node) {
+func (g *gridExpander) notices(run *Run, at *document.Node) {
 	for _, n := range run.Notices() {
 		if n = at.Path + "." + n; !slices.Contains(g.grid.Notices, n) {
 			g.grid.Notices = append(g.grid.Notices, n)
@@ -139,7 +139,7 @@ func (g *gridder) notices(run *Run, at *document.Node) {
 
 // expand makes the points: the product of the sections in document order, then the
 // seeds.
-func (g *gridder) expand() error {
+func (g *gridExpander) expand() error {
 	at := make([]int, len(g.parts))
 	for {
 		if err := g.point(at); err != nil {
@@ -164,7 +164,7 @@ func (g *gridder) expand() error {
 }
 
 // point adds the rows of one combination.
-func (g *gridder) point(at []int) error {
+func (g *gridExpander) point(at []int) error {
 	run, skip := g.lower(at)
 	if err := g.f.Err(); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (g *gridder) point(at []int) error {
 }
 
 // rows adds a point once per seed, or once if its seed decides nothing.
-func (g *gridder) rows(p Point) error {
+func (g *gridExpander) rows(p Point) error {
 	if p.Skip != "" || len(g.seeds) == 0 || !p.Run.Drawn() {
 		if p.Run.Decode != nil {
 			p.Run = p.Run.WithDefaultSeeds()
@@ -220,7 +220,7 @@ func (g *gridder) rows(p Point) error {
 
 // lower makes the run of one combination. A combination whose parts do not fit each
 // other gives a reason, and no run if a part is missing.
-func (g *gridder) lower(at []int) (Run, string) {
+func (g *gridExpander) lower(at []int) (Run, string) {
 	var pick [parts]int
 	for part, i := range g.where {
 		pick[part] = at[i]
@@ -257,7 +257,7 @@ func (g *gridder) lower(at []int) (Run, string) {
 }
 
 // skip says why a run does not run, "" if it does.
-func (g *gridder) skip(run *Run, t *topology, timing *roleTiming) string {
+func (g *gridExpander) skip(run *Run, t *topology, timing *roleTiming) string {
 	if faults := run.roleFaults(); len(faults) > 0 {
 		return strings.Join(faults, "; ")
 	}
@@ -279,7 +279,7 @@ func (g *gridder) skip(run *Run, t *topology, timing *roleTiming) string {
 }
 
 // role lowers the engine of one role, once per distinct input.
-func (g *gridder) role(eng, timing int, t *topology, p plannerVariant, role engine.Role) loweredRole {
+func (g *gridExpander) role(eng, timing int, t *topology, p plannerVariant, role engine.Role) loweredRole {
 	key := roleKey{engine: eng, timing: timing, startup: -1, role: role}
 	var over *document.Node
 	if role != engine.Aggregated {
@@ -297,7 +297,7 @@ func (g *gridder) role(eng, timing int, t *topology, p plannerVariant, role engi
 	return out
 }
 
-func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerVariant, role engine.Role) loweredRole {
+func (g *gridExpander) makeRole(merged *document.Node, timing *roleTiming, p plannerVariant, role engine.Role) loweredRole {
 	n := nestEngine(merged)
 	eng := n.Get("engine")
 	model := timing.models[0]
@@ -305,14 +305,14 @@ func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerV
 		model = timing.models[1]
 	}
 	if model != nil {
-		if twin := eng.Get("timing_model"); twin != nil {
-			g.f.Invalid(twin, "timing and timing_model are given: keep one")
+		if duplicate := eng.Get("timing_model"); duplicate != nil {
+			g.f.Invalid(duplicate, "timing and timing_model are given: keep one")
 		}
 		eng.Put("timing_model", model)
 	}
 	if p.startup.Set {
-		if twin := n.Get("startup_time"); twin != nil {
-			g.f.Invalid(twin, "planner.startup_seconds and startup_time are given: keep one")
+		if duplicate := n.Get("startup_time"); duplicate != nil {
+			g.f.Invalid(duplicate, "planner.startup_seconds and startup_time are given: keep one")
 		}
 		n.Put("startup_time", p.at.Get("startup_seconds"))
 	}
@@ -344,7 +344,7 @@ func (g *gridder) makeRole(merged *document.Node, timing *roleTiming, p plannerV
 
 // router completes the placement, once per distinct input. queues is the role whose
 // router has the queue, and whose model prices prefill load.
-func (g *gridder) router(i int, queues *Role) loweredRouter {
+func (g *gridExpander) router(i int, queues *Role) loweredRouter {
 	d := *g.docs[i]
 	key := routerKey{router: i, queuePolicy: queues.QueuePolicy}
 	if d.mode.Configured && d.ais {
@@ -371,7 +371,7 @@ func (g *gridder) router(i int, queues *Role) loweredRouter {
 }
 
 // adopt adds an error of a part to the faults of the specification.
-func (g *gridder) adopt(err error) {
+func (g *gridExpander) adopt(err error) {
 	for _, e := range unjoin(err) {
 		var f *document.Fault
 		if !errors.As(e, &f) {

@@ -197,7 +197,7 @@ func TestResolvedPointsOfAllSectionsReadBack(t *testing.T) {
 engine: {aic_mtp_seed: 7, aic_nextn: [null, 3], startup_time: [0.1, 0.7, 33.3, 0.0123456789]}
 topology: {mode: disaggregated, decode_engine: {aic_nextn: null}, prefill_engine: {preemption_mode: fifo}, kv_transfer: {bytes_per_token: auto, bandwidth_gb_per_second: [null, 50]}}
 timing: {prefill: {type: aic, model: Qwen/Qwen3-32B, system: h200_sxm, tensor_parallel: 2, moe_tensor_parallel: 1, moe_expert_parallel: 2, decode_qk_norm: true, gemm_dtype: fp8_block}, decode: {type: fixed, prefill_ms: 0, decode_ms: 3}}
-router: [{mode: kv_router, config: {router_prefill_load_model: [none, ais]}}, {mode: kv_router, config: {router_policy_config: policy.json}}]
+router: [{mode: kv_router, config: {router_prefill_load_model: [none, ais]}}, {mode: kv_router, config: {router_policy_config: policy.json}}, {mode: random}, {mode: least_loaded}, {mode: power_of_two}]
 `} {
 		files := &Files{}
 		grid, err := ParseSweep("s.yaml", dir, []byte(text), files)

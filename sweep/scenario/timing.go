@@ -377,6 +377,6 @@ func (a *aicDoc) complete(r *Role) AICRequest {
 }
 
 // equals checks that a value given twice is the same.
-func (a *aicDoc) equals(o document.Opt[uint64], key, twin string, want int) {
-	a.RequireCompatible(!o.Set || o.Value == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, twin, want, o.Value))
+func (a *aicDoc) equals(o document.Opt[uint64], key, alias string, want int) {
+	a.RequireCompatible(!o.Set || o.Value == uint64(want), key, fmt.Sprintf("%s must equal %s %d, got %d", key, alias, want, o.Value))
 }
