@@ -62,7 +62,7 @@ func (a *Analysis) VsFixed(r *BoardRow) float64 {
 	return ratio(r.GPUHours, a.hours(&a.Cases[r.Fixed])) - 1
 }
 
-func (a *Analysis) hours(c *Case) float64 { return a.s.Over(c.Point, "gpu_hours").Mean }
+func (a *Analysis) hours(c *Case) float64 { return a.s.Over(c.Point, results.ColGPUHours).Mean }
 
 const (
 	maxTimelines = 24
@@ -276,7 +276,7 @@ func (b *scorecardBuilder) add(i int, w *windows) {
 // events counts scaling events, reversals and reactions.
 func (b *scorecardBuilder) events() error {
 	return results.Scan(b.a.s.Dir, results.ScalingEvents, nil, func(f *results.Frame) error {
-		id, seed, at := f.Column("point_id"), f.Column("seed"), f.Column("at_s")
+		id, seed, at := f.Column(results.ColPointID), f.Column(results.ColSeed), f.Column("at_s")
 		component, from, to := f.Column("component"), f.Column("from_count"), f.Column("to_count")
 		for row := range f.Len() {
 			i, ok := b.at[id.Text(row)]
@@ -318,7 +318,7 @@ func (b *scorecardBuilder) row(i int, t *planTotals) BoardRow {
 	r := BoardRow{Case: i, Events: t.events / n, Reversals: t.reversals / n, UnderS: t.under / n, OverS: t.over / n,
 		ReactionS: ratio(t.reaction, t.reactions), StartMisses: ratio(t.missedStarting, t.missed),
 		GPUHours: b.a.hours(c), Bound: math.NaN(), Fixed: b.fixed(c), TTFTOK: c.TTFTOK, ITLOK: c.ITLOK,
-		Goodput: b.a.s.Over(c.Point, "goodput_request_throughput_rps")}
+		Goodput: b.a.s.Over(c.Point, results.ColGoodputRPS)}
 	if t.boundKnown {
 		r.Bound = t.bound / n
 	}

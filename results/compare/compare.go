@@ -178,15 +178,30 @@ func OfFrame(name string, f *results.Frame) (*Sweep, error) {
 	return s, s.join()
 }
 
+// readColumns are the columns of the points that judging needs. Without the check a
+// missing one would look like a figure that no run has.
+var readColumns = [...]string{results.ColPointID, results.ColSeed, results.ColStatus, results.ColReason, results.ColConfig, results.ColGPUs,
+	results.ColRequests, results.ColThroughput, results.ColTokensPerUser, results.ColOutputTokens, results.ColP95TTFT, results.ColP95ITL,
+	results.ColGPUHours, results.ColPrefillWorkerSeconds, results.ColPrefillGPUsPerWorker, results.ColDecodeWorkerSeconds,
+	results.ColDecodeGPUsPerWorker, results.ColGoodputRequests, results.ColGoodputRPS, results.ColCostUSD, results.ColSLAAttainment}
+
+// missingColumn is the first of readColumns that a table lacks, "" if it has them all.
+func missingColumn(f *results.Frame) string {
+	for _, name := range readColumns {
+		if f.Column(name) == nil {
+			return name
+		}
+	}
+	return ""
+}
+
 // join makes points of the rows.
 func (s *Sweep) join() error {
 	f := s.Frame
-	id, status, reason := f.Column("point_id"), f.Column("status"), f.Column("reason")
-	config, gpus := f.Column("config"), f.Column("gpus")
-	for _, c := range []*results.Series{id, status, reason, config, gpus} {
-		if c == nil {
-			return inputf("%s: not the points of a sweep: a column is missing", s.Dir)
-		}
+	id, status, reason := f.Column(results.ColPointID), f.Column(results.ColStatus), f.Column(results.ColReason)
+	config, gpus := f.Column(results.ColConfig), f.Column(results.ColGPUs)
+	if missing := missingColumn(f); missing != "" {
+		return inputf("%s: not the points of a sweep: there is no column %s", s.Dir, missing)
 	}
 	at := map[string]int{}
 	for i := range f.Len() {
@@ -432,7 +447,7 @@ var shortWords = map[string]string{"aggregated": "agg", "disaggregated": "disagg
 
 // Values reads a numeric column over the finished seeds of a point.
 func (s *Sweep) Values(p *Point, column string) Sample {
-	col, seed := s.Frame.Column(column), s.Frame.Column("seed")
+	col, seed := s.Frame.Column(column), s.Frame.Column(results.ColSeed)
 	var out Sample
 	if col == nil {
 		return out
@@ -457,7 +472,7 @@ func (s *Sweep) Over(p *Point, column string) Estimate {
 
 // derived is a figure computed row by row, NaN where it is undefined.
 func (s *Sweep) derived(p *Point, of func(row int) float64) Sample {
-	seed := s.Frame.Column("seed")
+	seed := s.Frame.Column(results.ColSeed)
 	var out Sample
 	for _, row := range p.Rows {
 		v := of(row)

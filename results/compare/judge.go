@@ -88,7 +88,7 @@ func (j *judge) column(name string) *results.Series { return j.s.Frame.Column(na
 
 func (j *judge) prepare() error {
 	j.ttft, j.itl = -1, -1
-	j.grid, j.requests = j.column("sla_grid"), j.column("num_requests")
+	j.grid, j.requests = j.column(results.ColSLAGrid), j.column(results.ColRequests)
 	o := j.opt.SLA
 	if !o.Set() {
 		return nil
@@ -133,9 +133,9 @@ func (j *judge) one(p *Point) (Case, error) {
 	c := Case{Point: p, TTFTOK: math.NaN(), ITLOK: math.NaN()}
 	float := func(name string) func(int) float64 { return j.reader(name) }
 	hours, tokens, duration := float("gpu_hours"), float("total_output_tokens"), float("duration_ms")
-	c.Throughput = s.Over(p, "output_throughput_tok_s")
-	c.TokensPerUser = s.Over(p, "mean_output_token_throughput_per_user")
-	c.TTFTMs, c.ITLMs = s.Over(p, "p95_ttft_ms"), s.Over(p, "p95_itl_ms")
+	c.Throughput = s.Over(p, results.ColThroughput)
+	c.TokensPerUser = s.Over(p, results.ColTokensPerUser)
+	c.TTFTMs, c.ITLMs = s.Over(p, results.ColP95TTFT), s.Over(p, results.ColP95ITL)
 	perGPU := s.derived(p, func(i int) float64 { return ratio(tokens(i), hours(i)*3600) })
 	c.TokensPerGPU = EstimateOf(perGPU.Values)
 	c.GPUs = float64(p.GPUs)
@@ -178,7 +178,7 @@ func ratio(a, b float64) float64 {
 // attain judges the SLA: by what the run counted, or by the grid.
 func (j *judge) attain(c *Case) {
 	sla := j.sla(c.Point)
-	share := j.reader("sla_attainment")
+	share := j.reader(results.ColSLAAttainment)
 	if j.ttft >= 0 {
 		share = func(i int) float64 { return j.within(i, j.ttft, j.itl) }
 	}
@@ -217,18 +217,18 @@ func (j *judge) within(row, ttft, itl int) float64 {
 
 // price fills in the costs, from the sweep or from given prices.
 func (j *judge) price(c *Case) error {
-	usd := j.reader("cost_usd")
+	usd := j.reader(results.ColCostUSD)
 	if len(j.opt.Prices) > 0 {
 		pre, dec, err := j.prices(c.Point)
 		if err != nil {
 			return err
 		}
-		pws, pg, dws, dg := j.reader("prefill_worker_seconds"), j.reader("prefill_gpus_per_worker"), j.reader("decode_worker_seconds"), j.reader("decode_gpus_per_worker")
+		pws, pg, dws, dg := j.reader(results.ColPrefillWorkerSeconds), j.reader(results.ColPrefillGPUsPerWorker), j.reader(results.ColDecodeWorkerSeconds), j.reader(results.ColDecodeGPUsPerWorker)
 		usd = func(i int) float64 {
 			return float64(pws(i)*pg(i)/3600*pre) + float64(dws(i)*dg(i)/3600*dec)
 		}
 	}
-	tokens, hours := j.reader("total_output_tokens"), j.reader("gpu_hours")
+	tokens, hours := j.reader(results.ColOutputTokens), j.reader(results.ColGPUHours)
 	over := func(of func(int) float64) Estimate { return EstimateOf(j.s.derived(c.Point, of).Values) }
 	c.cost = j.s.derived(c.Point, func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
 	c.USDPerMillion = EstimateOf(c.cost.Values)
@@ -244,9 +244,9 @@ func (j *judge) good(c *Case) func(int) float64 {
 		return func(int) float64 { return math.NaN() }
 	}
 	if j.ttft < 0 {
-		return j.reader("goodput_completed_requests")
+		return j.reader(results.ColGoodputRequests)
 	}
-	asked := j.reader("num_requests")
+	asked := j.reader(results.ColRequests)
 	return func(i int) float64 { return j.within(i, j.ttft, j.itl) * asked(i) }
 }
 

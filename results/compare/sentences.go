@@ -219,7 +219,7 @@ func (a *Analysis) caveats(l *Load) (out []string) {
 		out = append(out, fmt.Sprintf("%d of the %d best differ from the choice by less than the noise.", v.Tied, min(5, a.meeting(l))))
 	}
 	if len(w.Rows) == 1 {
-		if _, seeded := a.s.Frame.Column("seed").Int(w.Rows[0]); seeded {
+		if _, seeded := a.s.Frame.Column(results.ColSeed).Int(w.Rows[0]); seeded {
 			out = append(out, "One seed, no interval: ties of the router, arrivals or draft tokens are drawn, so run more seeds.")
 		}
 	}

@@ -38,7 +38,7 @@ func (a *Analysis) eachRun(fn func(*windows)) error {
 		}
 	}
 	err := results.Scan(a.s.Dir, results.Ticks, tickColumns, func(f *results.Frame) error {
-		id, seed := f.Column("point_id"), f.Column("seed")
+		id, seed := f.Column(results.ColPointID), f.Column(results.ColSeed)
 		cols := make([]*results.Series, len(tickColumns))
 		for i := range cols {
 			cols[i] = f.Column(tickColumns[i])

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dynosweep/dynosweep/results"
 	"github.com/dynosweep/dynosweep/results/compare"
 )
 
@@ -363,7 +364,7 @@ func verdicts(v *view, pick []int) column {
 // grid is the attainment at every counted pair of limits of the best points.
 func (v *view) grid(at map[int]int) *gridData {
 	f := v.Sweep.Frame
-	col, asked := f.Column("sla_grid"), f.Column("num_requests")
+	col, asked := f.Column(results.ColSLAGrid), f.Column(results.ColRequests)
 	if col == nil || asked == nil || len(f.Meta.GridTTFTMs) == 0 {
 		return nil
 	}
@@ -408,8 +409,8 @@ func (v *view) grid(at map[int]int) *gridData {
 // prices splits the GPU-hours by system, so that another price re-ranks exactly.
 func (v *view) prices(pick []int) *priceData {
 	f := v.Sweep.Frame
-	pw, pg, dw, dg := f.Column("prefill_worker_seconds"), f.Column("prefill_gpus_per_worker"), f.Column("decode_worker_seconds"), f.Column("decode_gpus_per_worker")
-	tokens := f.Column("total_output_tokens")
+	pw, pg, dw, dg := f.Column(results.ColPrefillWorkerSeconds), f.Column(results.ColPrefillGPUsPerWorker), f.Column(results.ColDecodeWorkerSeconds), f.Column(results.ColDecodeGPUsPerWorker)
+	tokens := f.Column(results.ColOutputTokens)
 	if pw == nil || pg == nil || dw == nil || dg == nil || tokens == nil {
 		return nil
 	}

@@ -283,7 +283,7 @@ func (v *view) cell(value string, k int) cellView {
 func (v *view) commands(c *compare.Case) (out Commands) {
 	row := c.Rows[0]
 	if v.Input.Replay != nil {
-		out.Replay = v.Input.Replay(v.Sweep.Frame.Column("config").Text(row))
+		out.Replay = v.Input.Replay(v.Sweep.Frame.Column(results.ColConfig).Text(row))
 	}
 	out.Point = "dynosweep sweep SPEC --out " + v.Sweep.Dir + " --point " + c.ID
 	return out
