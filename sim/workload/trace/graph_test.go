@@ -287,10 +287,10 @@ func TestWekaStreams(t *testing.T) {
 	} {
 		var requests []*wekaRequest
 		for i, ids := range row.prompts {
-			requests = append(requests, &wekaRequest{ids: ids, startS: float64(i), endS: float64(i) + .1, index: i})
+			requests = append(requests, &wekaRequest{ids: ids, sourceID: fmt.Sprintf("outer:%d", i), startS: float64(i), endS: float64(i) + .1, index: i})
 		}
 		got := make([]int, len(requests))
-		for n, s := range split(requests) {
+		for n, s := range splitStreams(requests) {
 			for _, r := range s.requests {
 				got[r.index] = n
 			}

@@ -63,9 +63,9 @@ type wekaRequest struct {
 	model         string
 	input, output uint64
 	ids           []uint64
-	startS, endS  float64 // what is compared
-	start, end    int64   // ns, what delays are made of
+	startS, endS  float64 // on the clock of the object
 	index         int     // in its list
+	sourceID      string  // names its place in the object
 	node          int     // in the graph
 }
 
@@ -87,7 +87,9 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 	}
 	basis := w.basis(o.WekaTimestamps)
 	for _, object := range w.objects {
-		w.lower(object, basis == WekaRelative)
+		if err := w.lower(object, basis); err != nil {
+			return nil, err
+		}
 	}
 	digest := joinDigests(digests)
 	t, err := w.b.finishGraph(path, w.nodes, Provenance{Format: "weka", Digest: digest})
@@ -464,22 +466,22 @@ func (o *wekaObject) checkModels(found map[string]bool) error {
 	return o.fail("contains request models absent from its declaration: declared %s, found %s", quoted(slices.Clone(o.models)), quoted(names))
 }
 
-// clock sets the times of an entry; relative inner times count from its marker.
-func (e *wekaEntry) clock(relative bool) {
-	e.wekaRequest.clock(0)
-	origin := 0.0
-	if relative {
-		origin = e.t
-	}
+// clock sets the times of an entry. Relative inner times count from its marker;
+// absolute ones may not precede it.
+func (o *wekaObject) clock(e *wekaEntry, basis WekaTimestamps) error {
+	e.startS, e.endS = e.t, e.t+e.apiS
 	for k := range e.inner {
-		e.inner[k].clock(origin)
+		r := &e.inner[k]
+		switch {
+		case basis == WekaRelative:
+			r.startS = e.t + r.t
+		case r.t < e.t-wekaTolerance:
+			return o.fail("has a request of subagent %s at %s that precedes its marker at %s under absolute nested_timestamp_basis",
+				e.agent, workload.FormatFloat(r.t), workload.FormatFloat(e.t))
+		default:
+			r.startS = max(r.t, e.t)
+		}
+		r.endS = r.startS + r.apiS
 	}
-}
-
-// clock sets the times of a request; its t counts from originS.
-func (r *wekaRequest) clock(originS float64) {
-	ns := func(s float64) int64 { return int64(math.Round(s * 1e9)) }
-	r.startS = originS + r.t
-	r.endS = r.startS + r.apiS
-	r.start, r.end = ns(r.startS), ns(r.endS)
+	return nil
 }
