@@ -14,18 +14,14 @@ import (
 	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
-// newCore names the backends in one place.
-func newCore(cfg engine.Config) (engine.Core, error) {
-	switch cfg.Backend {
-	case engine.VLLM:
-		return vllm.New(cfg)
-	case engine.SGLang:
-		return sglang.New(cfg)
-	case engine.TRTLLM:
-		return trtllm.New(cfg)
-	}
-	return nil, &Error{EngineFault, fmt.Errorf("unknown backend %d", cfg.Backend)}
+// constructors are the backends' own, by engine.Backend.
+var constructors = [...]func(engine.Config) (engine.Core, error){
+	engine.VLLM:   func(c engine.Config) (engine.Core, error) { return vllm.New(c) },
+	engine.SGLang: func(c engine.Config) (engine.Core, error) { return sglang.New(c) },
+	engine.TRTLLM: func(c engine.Config) (engine.Core, error) { return trtllm.New(c) },
 }
+
+func newCore(cfg engine.Config) (engine.Core, error) { return constructors[cfg.Backend](cfg) }
 
 // New checks a configuration and builds the run at clock 0.
 func New(cfg Config) (*Sim, error) {
@@ -41,7 +37,7 @@ func New(cfg Config) (*Sim, error) {
 	s.exactTokens = cfg.SlowPath || !math.IsInf(cfg.MaxSimTimeMs, 1)
 	s.handoffs.open = map[int64]int32{}
 	s.lifecycle.observer = cfg.Observers.Operation
-	s.handoffs.sourceFirst = cfg.Decode.Rank.Backend != engine.SGLang
+	s.handoffs.sourceFirst = !cfg.Decode.Rank.Backend.Descriptor().DestinationFirst
 	s.scaling.armedMs = math.Inf(1)
 	s.telemetry.armedMs, s.telemetry.on = math.Inf(1), cfg.Telemetry.IntervalMs > 0 && cfg.Telemetry.Sink != nil
 	if cfg.Disaggregated {
@@ -134,7 +130,7 @@ func (c *Config) validate() error {
 		}
 		if c.Prefill.Rank.Backend != c.Decode.Rank.Backend {
 			errs = append(errs, &Error{InvariantViolated, errors.New("offline disaggregated replay requires matching backend engine types")})
-		} else if c.Decode.Rank.Backend == engine.TRTLLM {
+		} else if !c.Decode.Rank.Backend.Descriptor().Disaggregated {
 			bad("disaggregated serving is not supported for backend=trtllm; use vllm or sglang")
 		}
 	}

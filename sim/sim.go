@@ -10,6 +10,11 @@
 // (drain), then jumps to the next. A worker's pass is committed when it starts and
 // becomes visible at its end. Passes in a row in which only lengths and time change
 // (decode runs, worker.go) are computed in one loop, with the same bits as one by one.
+//
+// A backend is its own package, its descriptor in engine/backend.go, its constructor in
+// build.go, keys of its own in sweep/scenario (engineargs.go, role.go), and its launch
+// flags in sweep/launch/launch.go. A router mode is an entry of router/mode.go, a file
+// with its Placement, a test and a paragraph of docs/router.md.
 package sim
 
 import (

@@ -2,17 +2,6 @@ package engine
 
 import "github.com/dynosweep/dynosweep/sim/timing"
 
-// Backend names a scheduler.
-type Backend uint8
-
-const (
-	VLLM Backend = iota
-	SGLang
-	TRTLLM
-)
-
-func (b Backend) String() string { return [...]string{"vllm", "sglang", "trtllm"}[b] }
-
 // Config is everything one rank is built from, complete: the core never asks
 // whether a value was set (spec engine-args). Unlimited counts are 0.
 type Config struct {

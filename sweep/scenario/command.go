@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/router"
 )
 
@@ -264,7 +265,7 @@ func (c *argWriter) capacity(out, capacity, role object, measured bool) {
 	for i, name := range backendNames {
 		if backend := role.at("engine").text("backend"); backend == name || backend == "" && i == 0 {
 			fraction, _ := strconv.ParseFloat(capacity.text("memory_fraction"), 64)
-			if fraction != defaultFraction[i] {
+			if fraction != engine.Backend(i).Descriptor().MemoryFraction {
 				out[fractionKeys[i]] = capacity["memory_fraction"]
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/dynosweep/dynosweep/internal/document"
+	"github.com/dynosweep/dynosweep/sim/engine"
 )
 
 // Names of the engine-argument documents (spec engine-args 2, 3). The order is
@@ -216,7 +217,7 @@ func flatRole(f *document.Faults, m document.Mapping, eng *document.Node) {
 
 var (
 	roleNames    = []string{"aggregated", "prefill", "decode"}
-	backendNames = []string{"vllm", "sglang", "trtllm"}
+	backendNames = engine.BackendNames()
 )
 
 // flatTiming lowers planner_profile_data and the aic_ keys to a timing_model.
@@ -332,7 +333,7 @@ type launchDoc struct {
 	timing                         timingDoc
 }
 
-var fractionKeys = [...]string{"gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction"}
+var fractionKeys = engine.FractionKeys()
 
 // readLaunch reads nested engine arguments; wrong types become faults.
 func readLaunch(f *document.Faults, n *document.Node) *launchDoc {

@@ -214,7 +214,7 @@ func (r *Run) roleFaults() []string {
 	case p.BlockSize != d.BlockSize:
 		out = append(out, fmt.Sprintf("offline disaggregated replay requires matching prefill/decode block_size, got %d and %d", p.BlockSize, d.BlockSize))
 	}
-	if d.Backend == engine.TRTLLM {
+	if !d.Backend.Descriptor().Disaggregated {
 		out = append(out, trtllmRefusal)
 	}
 	return out

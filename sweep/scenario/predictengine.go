@@ -157,7 +157,7 @@ func (p *predictor) contextLength(m document.Mapping, eng *document.Node, backen
 		p.f.Malformed(v, "context_length must be max or a positive integer")
 		return
 	}
-	m.Require(backend == engine.VLLM, "context_length", "a number is supported for backend vllm only: use max")
+	m.Require(backend.Descriptor().ContextLength, "context_length", "a number is supported for backend vllm only: use max")
 	eng.Put("max_model_len", v)
 }
 
@@ -250,7 +250,7 @@ func (p *predictor) model(m, par document.Mapping, r *Role, role engine.Role, es
 		q, r.named = doc.complete(r), doc.names()
 	}
 	if estimate && r.Capacity == nil {
-		fraction := defaultFraction[backend]
+		fraction := engine.Backend(backend).Descriptor().MemoryFraction
 		if v := out.Get(fractionKeys[backend]); v != nil {
 			fraction = v.Number()
 		}

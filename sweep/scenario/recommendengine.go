@@ -322,15 +322,15 @@ func (r *recommender) roomy(e, m document.Mapping, s shape, role, backend, syste
 	if b < 0 {
 		return true
 	}
-	block := int(defaultBlockSize[b])
-	a, err := r.o.Resolve(TimingQuery{Capacity: &Capacity{Model: s.request(e, role, backend, system), BlockSize: block,
-		MaxBatchedTokens: defaultMaxBatch, MaxSeqs: defaultMaxSeqs, MemoryFraction: defaultFraction[b]}})
+	known := engine.Backend(b).Descriptor()
+	a, err := r.o.Resolve(TimingQuery{Capacity: &Capacity{Model: s.request(e, role, backend, system), BlockSize: known.BlockSize,
+		MaxBatchedTokens: defaultMaxBatch, MaxSeqs: defaultMaxSeqs, MemoryFraction: known.MemoryFraction}})
 	if err != nil {
 		r.notice("%s on %s, %s: tensor %d, attention_data %d is no candidate: %v", e.Get("model").String(), system, backend, s.tensor, s.attentionData, err)
 		return false
 	}
 	if v := e.Get("context_length"); v != nil && v.Kind == document.Int {
-		return float64(a.Blocks)*float64(block) >= v.Number()
+		return float64(a.Blocks)*float64(known.BlockSize) >= v.Number()
 	}
 	return a.Blocks > 0
 }

@@ -78,8 +78,6 @@ const (
 	defaultArrivalSeed = 42
 )
 
-var defaultBlockSize = [...]uint64{engine.VLLM: 64, engine.SGLang: 1, engine.TRTLLM: 32}
-
 // count narrows a limit to int; see maxCount.
 func count(v uint64) int { return int(min(v, maxCount)) }
 
@@ -107,11 +105,12 @@ func (d *launchDoc) complete() *Role {
 // that equal configurations are equal values.
 func (r *Role) dropUnread() {
 	c := &r.Rank
-	if c.Backend != engine.SGLang {
+	backend := c.Backend.Descriptor()
+	if !backend.SGLangObject {
 		c.SGLang = engine.SGLangConfig{MaxPrefillTokens: defaultMaxPrefill, ChunkedPrefillSize: defaultChunk,
 			ClipMaxNewTokens: defaultClip, Conservativeness: 1}
 	}
-	if c.Backend != engine.VLLM {
+	if !backend.PreemptionMode {
 		c.PreemptFIFO = false
 	}
 	if c.NextN == 0 {
@@ -124,27 +123,28 @@ func (d *launchDoc) limits(c *engine.Config) {
 	e.RequirePositive(d.blocks, "num_gpu_blocks")
 	e.Require(d.blocks.Value <= maxBlocks, "num_gpu_blocks", fmt.Sprintf("num_gpu_blocks must be at most %d, got %d", maxBlocks, d.blocks.Value))
 	e.RequirePositive(d.blockSize, "block_size")
-	if c.Backend != engine.SGLang {
+	backend := c.Backend.Descriptor()
+	if backend.MinBlockSize == 2 {
 		e.RequireCompatible(!d.blockSize.Set || d.blockSize.Value != 1, "block_size", "vLLM/TRT-LLM block_size must be at least two")
 	}
 	e.Require(d.blockSize.Value <= maxBlockSize, "block_size", fmt.Sprintf("block_size must be at most %d, got %d", maxBlockSize, d.blockSize.Value))
 	e.RequirePositive(d.maxModelLen, "max_model_len")
 	e.RequirePositive(d.maxSeqs, "max_num_seqs")
 	e.RequirePositive(d.maxBatch, "max_num_batched_tokens")
-	c.Blocks, c.BlockSize = int(min(d.blocks.Value, maxBlocks)), int(min(d.blockSize.Or(defaultBlockSize[c.Backend]), maxBlockSize))
+	c.Blocks, c.BlockSize = int(min(d.blocks.Value, maxBlocks)), int(min(d.blockSize.Or(uint64(backend.BlockSize)), maxBlockSize))
 	c.MaxModelLen = count(d.maxModelLen.Value)
 	c.MaxNumSeqs = count(d.maxSeqs.OrUnlimited(defaultMaxSeqs))
 	c.MaxNumBatchedTokens = count(d.maxBatch.OrUnlimited(defaultMaxBatch))
 }
 
 func (d *launchDoc) features(c *engine.Config) {
-	e := d.engine
+	e, backend := d.engine, c.Backend.Descriptor()
 	e.RequirePositive(d.scheduleInterval, "prefill_schedule_interval")
-	e.RequireCompatible(d.scheduleInterval.Or(1) == 1 || c.Backend == engine.VLLM, "prefill_schedule_interval",
+	e.RequireCompatible(d.scheduleInterval.Or(1) == 1 || backend.ScheduleInterval, "prefill_schedule_interval",
 		"prefill_schedule_interval is supported only for backend=vllm; use prefill_decode_interval for backend=sglang")
-	e.RequireCompatible(d.decodeInterval.Value == 0 || c.Backend == engine.SGLang, "prefill_decode_interval",
+	e.RequireCompatible(d.decodeInterval.Value == 0 || backend.DecodeInterval, "prefill_decode_interval",
 		"prefill_decode_interval is supported only for backend=sglang")
-	e.RequireCompatible(d.chunked.Or(true) || c.Backend != engine.SGLang, "enable_chunked_prefill",
+	e.RequireCompatible(d.chunked.Or(true) || backend.WholePrompts, "enable_chunked_prefill",
 		"enable_chunked_prefill=false is not supported for backend=sglang")
 	for _, ratio := range [...]struct {
 		o   document.Opt[float64]
@@ -245,7 +245,7 @@ func (d *launchDoc) sglangRules(c *engine.Config) {
 	s.Require(d.maxPrefill.Or(1) > 0, "max_prefill_tokens", "sglang.max_prefill_tokens must be positive")
 	s.Require(d.chunk.Or(1) > 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be positive")
 	s.Require(document.FiniteFrom(d.conservativeness.Value, 0), "schedule_conservativeness", "sglang.schedule_conservativeness must be finite and non-negative")
-	if c.Backend == engine.SGLang && c.BlockSize > 0 {
+	if c.Backend.Descriptor().SGLangObject && c.BlockSize > 0 {
 		s.RequireCompatible(c.SGLang.ChunkedPrefillSize%c.BlockSize == 0, "chunked_prefill_size", "sglang.chunked_prefill_size must be divisible by block_size")
 	}
 }
@@ -275,7 +275,7 @@ func (d *launchDoc) parallelism(r *Role) {
 	r.StartupMs = d.startup.Value * 1000
 	r.Rank.DPSize = r.DPSize
 	c := &r.Rank
-	if c.Backend == engine.SGLang && c.SGLang.ChunkedPrefillSize > 0 && r.DPSize > 0 && c.SGLang.ChunkedPrefillSize/r.DPSize == 0 {
+	if c.Backend.Descriptor().SGLangObject && c.SGLang.ChunkedPrefillSize > 0 && r.DPSize > 0 && c.SGLang.ChunkedPrefillSize/r.DPSize == 0 {
 		d.Mapping.RequireCompatible(false, "dp_size", fmt.Sprintf("SGLang attention DP size %d reduces chunked_prefill_size=%d to zero", r.DPSize, c.SGLang.ChunkedPrefillSize))
 	}
 }

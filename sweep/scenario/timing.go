@@ -343,10 +343,8 @@ func (d *launchDoc) timingRules(r *Role) {
 	}
 	r.Capacity = &Capacity{Model: q, BlockSize: r.Rank.BlockSize,
 		MaxBatchedTokens: r.Rank.MaxNumBatchedTokens, MaxSeqs: r.Rank.MaxNumSeqs,
-		MemoryFraction: own.Or(other.Or(defaultFraction[b])), CUDAGraphReserved: d.cudaGraph.Value}
+		MemoryFraction: own.Or(other.Or(b.Descriptor().MemoryFraction)), CUDAGraphReserved: d.cudaGraph.Value}
 }
-
-var defaultFraction = [...]float64{engine.VLLM: 0.9, engine.SGLang: 0.88, engine.TRTLLM: 0.9}
 
 // complete checks the provider's configuration against the role and fills in
 // what it leaves out.
