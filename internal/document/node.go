@@ -214,6 +214,17 @@ func (n *Node) Without(keys ...string) *Node {
 	return c
 }
 
+// Only returns the mapping with those of its keys that are among keys.
+func (n *Node) Only(keys ...string) *Node {
+	c := EmptyMap(n.Line, n.Path)
+	for i, key := range n.Keys {
+		if slices.Contains(keys, key) {
+			c.Keys, c.Items = append(c.Keys, key), append(c.Items, n.Items[i])
+		}
+	}
+	return c
+}
+
 // Empty reports a mapping without keys.
 func (n *Node) Empty() bool { return n != nil && n.Kind == Map && len(n.Keys) == 0 }
 

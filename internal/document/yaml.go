@@ -34,7 +34,7 @@ func ParseYAML(origin string, text []byte) (*Node, error) {
 	case len(next.Content) > 0:
 		return nil, &Fault{Origin: origin, Line: next.Content[0].Line, Msg: "a second YAML document: a file holds one"}
 	}
-	c := yamlConverter{origin: origin}
+	c := yamlConverter{origin: origin, open: map[*yaml.Node]bool{}}
 	n, err := c.value(root.Content[0], "", 0)
 	if err != nil {
 		return nil, err
@@ -58,6 +58,7 @@ func yamlFault(origin string, err error) error {
 type yamlConverter struct {
 	origin string
 	count  int
+	open   map[*yaml.Node]bool // anchored values that are being read
 }
 
 func (c *yamlConverter) fault(y *yaml.Node, path, msg string) error {
@@ -68,8 +69,15 @@ func (c *yamlConverter) value(y *yaml.Node, path string, depth int) (*Node, erro
 	if c.count++; c.count > maxNodes || depth > maxDepth {
 		return nil, c.fault(y, path, "the document is too large or nested too deeply")
 	}
+	if y.Anchor != "" {
+		c.open[y] = true
+		defer delete(c.open, y)
+	}
 	switch y.Kind {
 	case yaml.AliasNode:
+		if c.open[y.Alias] {
+			return nil, &Fault{Origin: c.origin, Line: y.Line, Msg: "*" + y.Value + " refers to a value that contains it"}
+		}
 		n, err := c.value(y.Alias, path, depth+1)
 		if err != nil {
 			return nil, err

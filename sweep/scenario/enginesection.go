@@ -74,24 +74,37 @@ func readTiming(f *document.Faults, n *document.Node) *document.Node {
 		f.Malformed(n, "missing field `type`, "+document.OneOf(timingTypes))
 		return nil
 	}
-	switch kind.Text {
+	before := len(f.List)
+	model := lowerTiming(f, n, kind.Text)
+	if model != nil && len(f.List) > before { // unknown keys hide no faults of the others
+		readTimingModel(f, model)
+	}
+	if model == nil {
+		f.Malformed(kind, "unknown variant `"+kind.Text+"`, expected "+document.OneOf(timingTypes))
+	}
+	return model
+}
+
+// lowerTiming returns the timing_model of a timing mapping of a type, with the keys
+// that belong to it; nil if there is no such type.
+func lowerTiming(f *document.Faults, n *document.Node, kind string) *document.Node {
+	config := document.EmptyMap(n.Line, n.Path)
+	switch kind {
 	case "polynomial", "fixed":
 		keys := []string{"type"}
-		if kind.Text == "fixed" {
+		if kind == "fixed" {
 			keys = append(keys, "prefill_ms", "decode_ms")
 		}
 		f.Mapping(n, "", keys)
-		return n
+		return n.Only(keys...)
 	case "profile", "dynamo_profile":
 		f.Mapping(n, "", []string{"type", "path"})
-		config := document.EmptyMap(n.Line, n.Path)
 		if p := n.Get("path"); p != nil {
 			config.Put("path", p)
 		}
 		return external(n, "dynamo_profile", config)
 	case "aic", "ais":
 		f.Mapping(n, "", aicTimingKeys)
-		config := document.EmptyMap(n.Line, n.Path)
 		for _, k := range aicTimingOf {
 			if v := n.Get(k[0]); v != nil {
 				config.Put(k[1], v)
@@ -99,7 +112,6 @@ func readTiming(f *document.Faults, n *document.Node) *document.Node {
 		}
 		return external(n, "ais", config)
 	}
-	f.Malformed(kind, "unknown variant `"+kind.Text+"`, expected "+document.OneOf(timingTypes))
 	return nil
 }
 

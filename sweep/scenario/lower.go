@@ -73,6 +73,20 @@ func (g *gridExpander) decode() error {
 	return nil
 }
 
+// checkEngine adds the faults of engine keys by themselves, where unknown keys beside
+// them keep roles from being made of them.
+func (g *gridExpander) checkEngine(known *document.Node) {
+	f := &document.Faults{Origin: g.f.Origin}
+	if _, err := readRole(f, nestEngine(known)); err == nil {
+		return
+	}
+	for _, one := range f.List {
+		if !one.Relation {
+			g.f.List = append(g.f.List, one)
+		}
+	}
+}
+
 func (g *gridExpander) decodeVariant(section string, n *document.Node) {
 	switch section {
 	case "workload":
@@ -85,7 +99,11 @@ func (g *gridExpander) decodeVariant(section string, n *document.Node) {
 		if n.Kind == document.Null {
 			n = document.EmptyMap(n.Line, n.Path)
 		}
+		before := len(g.f.List)
 		m := g.f.Mapping(n, "a mapping", engineSectionKeys)
+		if len(g.f.List) > before {
+			g.checkEngine(m.Only(engineSectionKeys...))
+		}
 		g.engines = append(g.engines, m.Node)
 	case "topology":
 		g.topologies = append(g.topologies, readTopology(g.f, n))

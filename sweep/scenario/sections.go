@@ -84,6 +84,7 @@ func readSynthetic(f *document.Faults, m document.Mapping) *Workload {
 		}
 	}
 	s := m.Sub("synthetic", "a mapping", append(slices.Clone(syntheticKeys), loadKeys...))
+	before := len(f.List) // unknown keys hide no faults of the others
 	at, ok := findLoadKeys(m, s)
 	if !ok {
 		return nil
@@ -102,7 +103,7 @@ func readSynthetic(f *document.Faults, m document.Mapping) *Workload {
 	w.PrefixGroups = s.Uint("num_prefix_groups", 64, document.NotNull).Int(0)
 	w.InterTurnDelayMs, w.SharedPrefixRatio = s.Float("inter_turn_delay_ms", document.NotNull).Or(0), s.Float("shared_prefix_ratio", document.NotNull).Or(0)
 	c.control(&w)
-	if !f.OK() {
+	if len(f.List) > before {
 		return nil
 	}
 	place := map[string]struct {

@@ -106,16 +106,20 @@ var syntheticNames = []string{"input_tokens", "output_tokens", "request_count", 
 	"inter_turn_delay_ms", "shared_prefix_ratio", "num_prefix_groups", "replay_concurrency",
 	"request_rate", "arrival_interval_ms", "arrival_seed", "arrival_speedup_ratio"}
 
-// unjoin returns the errors that errors.Join put together.
+// unjoin returns the errors that errors.Join put together, at any depth.
 func unjoin(err error) []error {
-	if err == nil {
+	many, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
 		return nil
+	case !ok:
+		return []error{err}
 	}
-	var many interface{ Unwrap() []error }
-	if errors.As(err, &many) {
-		return many.Unwrap()
+	var out []error
+	for _, e := range many.Unwrap() {
+		out = append(out, unjoin(e)...)
 	}
-	return []error{err}
+	return out
 }
 
 // refer reads the content of the trace files, which identifies them.
