@@ -20,6 +20,8 @@ type ask struct {
 	blocks        int32   // that the request would add where nothing is shared
 	requestBlocks float64 // at least 1
 	least         int64   // of the candidates' active prefill tokens; only if the credit decays
+	whole         float64 // blocks of cost that the request adds where nothing is cached or shared
+	margin        float64 // share of a cost by which it may differ from key and bound by rounding
 }
 
 // costOf is the cost of one candidate (spec kv-router 6.3). The order of operations

@@ -282,19 +282,52 @@ func (q *query) narrow(holders []holder, place int32) {
 
 // listed walks blocks of a page with a list.
 func (q *query) listed(p *holderSet, place, n int32) bool {
+	if p.holders > 1 {
+		return q.merged(q.index.of(p), place, n)
+	}
 	left := q.list[:0]
 	for _, slot := range q.list {
-		lasts := int32(bits.TrailingZeros8(^(q.index.held(p, slot) >> place)))
-		switch {
-		case lasts >= n:
+		if q.lasts(slot, q.index.held(p, slot)>>place, n) {
 			left = append(left, slot)
-		case q.at+lasts > 0:
-			q.put(slot, q.at+lasts)
 		}
 	}
 	q.list = left
 	q.at += n
 	return len(left) > 0
+}
+
+// merged is listed beside a list of holders: both go up by slot.
+func (q *query) merged(holders []holder, place, n int32) bool {
+	left, i := q.list[:0], 0
+	for _, slot := range q.list {
+		if len(holders) > 8*len(q.list) {
+			at, _ := search(holders[i:], slot)
+			i += at
+		}
+		for i < len(holders) && holders[i].slot() < slot {
+			i++
+		}
+		blocks := uint8(0)
+		if i < len(holders) && holders[i].slot() == slot {
+			blocks = holders[i].blocks()
+		}
+		if q.lasts(slot, blocks>>place, n) {
+			left = append(left, slot)
+		}
+	}
+	q.list = left
+	q.at += n
+	return len(left) > 0
+}
+
+// lasts reports whether a slot that holds blocks, as bits from the one in turn on,
+// holds the next n; else it is told.
+func (q *query) lasts(slot int32, blocks uint8, n int32) bool {
+	lead := int32(bits.TrailingZeros8(^blocks))
+	if lead < n && q.at+lead > 0 {
+		q.put(slot, q.at+lead)
+	}
+	return lead >= n
 }
 
 // end tells the slots that are left.

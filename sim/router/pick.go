@@ -116,6 +116,7 @@ func (k *KV) pickLoad(a *ask) (load, bool) {
 	p := &k.pick
 	p.best = math.Inf(1)
 	p.clear()
+	k.prepareBounds(a)
 	for _, e := range k.cached.entries {
 		k.consider(e.slot, e.blocks, k.live.of(e.slot), a)
 	}
@@ -141,13 +142,41 @@ func (k *KV) loadOf(slot, cached, live int32, a *ask) load {
 		live: r.requests, cached: cached}
 }
 
-// consider works out the cost of one slot, if it is a candidate.
+// consider works out the cost of one slot, if it is a candidate and may be the best.
 func (k *KV) consider(slot, cached, live int32, a *ask) {
-	if math.IsInf(k.pick.load.keys[slot], 1) {
+	if k.pick.load.keys[slot] > k.limit(cached, live, a) {
 		return
 	}
 	l := k.loadOf(slot, cached, live, a)
 	k.pick.offer(k.costOf(&l, a), int(slot>>6), 1<<(slot&63))
+}
+
+// prepareBounds fills in what of a bound all candidates share.
+func (k *KV) prepareBounds(a *ask) {
+	a.whole = float64(a.blocks)
+	most := a.whole
+	if k.cfg.TrackPrefillTokens {
+		prompt := k.cfg.PrefillScale * float64(a.isl) / float64(k.blockSize)
+		a.whole += prompt
+		most += prompt + k.credit(a.isl/k.blockSize)
+	}
+	a.margin = roundings * (1 + most)
+}
+
+// credit is what so many cached blocks take off a cost, at most.
+func (k *KV) credit(cached int32) float64 {
+	if !k.cfg.TrackPrefillTokens {
+		return 0
+	}
+	return k.cfg.PrefillScale * k.cfg.OverlapCredit * float64(cached)
+}
+
+// limit is the largest key with which a slot that caches and shares so many blocks
+// may cost no more than the best so far. A cost is the key and what the request
+// adds, or more if the credit is capped or decays.
+func (k *KV) limit(cached, live int32, a *ask) float64 {
+	best := k.pick.best
+	return min(best-(a.whole-float64(live)-k.credit(cached))+a.margin*(1+best), math.MaxFloat64)
 }
 
 // considerLevels works out the lowest cost among the slots of two levels, -1 being
@@ -162,10 +191,8 @@ func (k *KV) considerLevels(i, j int, a *ask) {
 		live, inLive = k.live.depths[j], k.live.set(j)
 	}
 	p := &k.pick
-	base, margin := k.bound(cached, live, a)
-	limit := func() float64 { return min(p.best-base+margin*(1+p.best), math.MaxFloat64) }
 	var key float64
-	if key, p.found = p.load.lowest(inCached, inLive, limit(), p.found); len(p.found) == 0 {
+	if key, p.found = p.load.lowest(inCached, inLive, k.limit(cached, live, a), p.found); len(p.found) == 0 {
 		return
 	}
 	if k.exactAt(key, cached, a) {
@@ -177,31 +204,13 @@ func (k *KV) considerLevels(i, j int, a *ask) {
 		return
 	}
 	for w, least := range p.load.least {
-		if least > limit() {
+		if least > k.limit(cached, live, a) {
 			continue
 		}
 		for set := both(inCached, inLive, w); set != 0; set &= set - 1 {
-			slot := int32(w<<6 + bits.TrailingZeros64(set))
-			if p.load.keys[slot] <= limit() {
-				k.consider(slot, cached, live, a)
-			}
+			k.consider(int32(w<<6+bits.TrailingZeros64(set)), cached, live, a)
 		}
 	}
-}
-
-// bound returns what a cost at a pair of levels adds to the key of the slot, or
-// less if the credit is capped or decays, and the share of the cost by which both
-// may be off by rounding.
-func (k *KV) bound(cached, live int32, a *ask) (base, margin float64) {
-	base = float64(a.blocks - live)
-	margin = roundings * (1 + float64(a.blocks))
-	if k.cfg.TrackPrefillTokens {
-		prompt := k.cfg.PrefillScale * float64(a.isl) / float64(k.blockSize)
-		credit := k.cfg.PrefillScale * k.cfg.OverlapCredit * float64(cached)
-		base += prompt - credit
-		margin += roundings * (prompt + credit)
-	}
-	return base, margin
 }
 
 // exactAt reports whether costs of slots with a key, and of those with less, that
