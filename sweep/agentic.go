@@ -13,8 +13,11 @@ import (
 type playOutcome struct {
 	PlayID     string   `json:"play_id"`
 	Status     string   `json:"status"`
-	TerminalMs *float64 `json:"causal_terminal_ms"`
-	SettledMs  *float64 `json:"settled_at_ms"`
+	TerminalMs *float64 `json:"causal_terminal_ms,omitempty"`
+	SettledMs  *float64 `json:"settled_at_ms,omitempty"`
+
+	FailedRequest string `json:"failure_request_id,omitempty"`
+	FailedBy      string `json:"failure_status,omitempty"`
 }
 
 // agentic returns the report keys that only agentic load has. Two digests of the
@@ -33,21 +36,25 @@ func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field
 	outcomes := make([]playOutcome, len(plays))
 	settled := 0
 	for i, p := range plays {
-		outcomes[i] = playOutcome{p.PlayID, p.Status, known(p.TerminalMs), known(p.SettledMs)}
+		outcomes[i] = playOutcome{PlayID: p.PlayID, Status: p.Status, TerminalMs: known(p.TerminalMs), SettledMs: known(p.SettledMs)}
+		if p.FailedRequest != "" {
+			outcomes[i].FailedRequest, outcomes[i].FailedBy = p.FailedRequest, p.FailedBy.String()
+		}
 		if outcomes[i].SettledMs != nil {
 			settled++
 		}
 	}
-	released, ended := 0, 0
+	events := settled // the play is quiescent
 	for _, p := range plays {
-		released, ended = released+p.Released, ended+p.Ended
+		events += p.Released + 2*p.Ended + p.Skipped
 	}
 	fields := []metrics.Field{
 		{Name: "agentic_graph", Value: map[string]any{
 			"source":     map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
 			"block_size": g.BlockSize, "node_count": g.Nodes, "play_count": g.Plays, "source_models": g.Models}},
-		// dispatched, terminal and settled of every node, settled of every play
-		{Name: "agentic_lifecycle_event_count", Value: released + 2*ended + settled},
+		// dispatch, terminal and quiescence of every node that was released, the skip of
+		// every node that never will be, quiescence of every play
+		{Name: "agentic_lifecycle_event_count", Value: events},
 		{Name: "agentic_play_outcomes", Value: outcomes},
 		{Name: "agentic_model_projection", Value: map[string]any{
 			"policy": "project_to_configured_target", "source_models": g.Models, "target_model": orNull(run.Workload.ExecutionModel)}},

@@ -59,13 +59,20 @@ const (
 // PlayOutcome says how one play of an agentic trace went.
 type PlayOutcome struct {
 	PlayID     string
-	Status     string  // completed, failed or unfinished
+	Status     string  // completed, failed, or incomplete while something of it may still happen
 	StartMs    float64 // first release; NaN if none
-	TerminalMs float64 // last completion or first failure; NaN while unfinished
+	TerminalMs float64 // first failure, else the last completion so far; NaN if none
 	SettledMs  float64 // when nothing of it was in flight any more; NaN before
 	Released   int     // requests that were released
 	Ended      int     // those of them that ended, in whatever way
+	Skipped    int     // requests that never will be released because the play failed
+
+	FailedRequest string  // id of the request whose end failed the play; "": it did not fail
+	FailedBy      Outcome // how that request ended
 }
+
+// String names an outcome as reports do.
+func (o Outcome) String() string { return [...]string{"completed", "rejected", "failed"}[o] }
 
 // Source is an admission source (spec workload 3).
 type Source interface {

@@ -124,6 +124,20 @@ func TestRejectionFailsThePlayAndFreesItsLane(t *testing.T) { // W15
 	}
 }
 
+// A node that waits for a rejected one never starts: it is skipped, not released.
+func TestAFailedPlayNamesItsFailureAndSkipsTheRest(t *testing.T) {
+	text := header64 + node("a", "p", 0, "") +
+		node("b", "p", 0, deps(dep("a", "completion", 0, "sequence"))) +
+		node("c", "p", 0, deps(dep("b", "completion", 0, "sequence")))
+	src := source(t, load(t, text, agentic()), open(64))
+	workloadtest.ServeWith(t, src, 64, workloadtest.Constant(5), func(*workloadtest.Served) workload.Outcome { return workload.Rejected })
+	want := workload.PlayOutcome{PlayID: "p", Status: "failed", TerminalMs: 5, SettledMs: 5, Released: 1, Ended: 1, Skipped: 2,
+		FailedRequest: "a", FailedBy: workload.Rejected}
+	if got := src.Plays(); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestHeaderlessRowsCountFromTheirRoots(t *testing.T) {
 	tr := load(t, `{"request_id":"a","timestamp":100000,"input_length":100,"output_length":2,"hash_ids":[1,2,3]}
 {"request_id":"b","timestamp":100500,"input_length":64,"output_length":2,"hash_ids":[1]}

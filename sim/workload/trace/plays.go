@@ -38,6 +38,9 @@ type playState struct {
 	open       int32   // nodes not completed
 	inflight   int32
 	unreleased int32
+	skipped    int32 // never released, because the play failed
+	failedNode int32 // whose end failed the play
+	failedBy   workload.Outcome
 	failed     bool
 	settled    bool
 }
@@ -180,11 +183,11 @@ func (p *plays) Flush(nowMs float64) {
 		st := &p.state[p.graph.playOf[end.node]]
 		st.inflight--
 		if end.how != workload.Completed {
-			p.fail(p.graph.playOf[end.node], end.atMs)
+			p.fail(end)
 			continue
 		}
 		st.open--
-		if st.open == 0 && !st.failed {
+		if !st.failed {
 			st.terminalMs = end.atMs
 		}
 		p.fire(end.node, onCompletion, end.atMs)
@@ -201,14 +204,16 @@ func (p *plays) Flush(nowMs float64) {
 }
 
 // fail ends a play: what it has not released never will be.
-func (p *plays) fail(number int32, atMs float64) {
+func (p *plays) fail(end nodeEnd) {
+	number := p.graph.playOf[end.node]
 	st := &p.state[number]
 	if st.failed {
 		return
 	}
-	st.failed, st.terminalMs = true, atMs
+	st.failed, st.terminalMs = true, end.atMs
+	st.failedNode, st.failedBy = end.node, end.how
 	p.left -= int(st.unreleased)
-	st.unreleased = 0
+	st.skipped, st.unreleased = st.unreleased, 0
 	kept := p.ready[:0]
 	for _, e := range p.ready {
 		if p.graph.playOf[e.Ref.Index] != number {
@@ -228,14 +233,18 @@ func (p *plays) Plays() []workload.PlayOutcome {
 	out := make([]workload.PlayOutcome, len(p.state))
 	for i := range p.state {
 		st := &p.state[i]
-		o := workload.PlayOutcome{PlayID: p.graph.plays[i].id, Status: "unfinished",
+		o := workload.PlayOutcome{PlayID: p.graph.plays[i].id, Status: "incomplete",
 			StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs,
-			Released: len(p.graph.nodesOf(int32(i))) - int(st.unreleased)}
+			Released: len(p.graph.nodesOf(int32(i))) - int(st.unreleased+st.skipped), Skipped: int(st.skipped)}
 		o.Ended = o.Released - int(st.inflight)
+		if st.failed {
+			o.FailedRequest, o.FailedBy = p.graph.ids[st.failedNode], st.failedBy
+		}
 		switch {
+		case !st.settled:
 		case st.failed:
 			o.Status = "failed"
-		case st.open == 0:
+		default:
 			o.Status = "completed"
 		}
 		out[i] = o
