@@ -10,21 +10,22 @@ import (
 
 	"github.com/dynosweep/dynosweep/sweep/recommend"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
+	"github.com/dynosweep/dynosweep/sweep/scenario/optimizer"
 )
 
 // optimizerSpec reads the file as a replay optimiser's specification; nil if it is
 // another document.
-func (j *recommendJob) optimizerSpec() (*scenario.Optimize, error) {
+func (j *recommendJob) optimizerSpec() (*optimizer.Spec, error) {
 	files := &scenario.Files{}
 	path := j.c.String("config")
-	is, err := scenario.IsOptimize(path, files)
+	is, err := optimizer.Is(path, files)
 	if err != nil || !is {
 		return nil, err
 	}
 	if len(j.c.StringSlice("set")) > 0 {
 		return nil, badInput(errors.New("--set belongs to AISimulate files, not to a replay optimiser's specification"))
 	}
-	o, err := scenario.ReadOptimize(path, files)
+	o, err := optimizer.Read(path, files)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (j *recommendJob) optimizerSpec() (*scenario.Optimize, error) {
 }
 
 // optimize runs the replay optimiser, in each mode that the engine arguments allow.
-func (j *recommendJob) optimize(ctx context.Context, o *scenario.Optimize) error {
+func (j *recommendJob) optimize(ctx context.Context, o *optimizer.Spec) error {
 	if !j.c.IsSet("jobs") {
 		j.runner.jobs = min(j.runner.jobs, o.Jobs)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dynosweep/dynosweep/sweep"
 	"github.com/dynosweep/dynosweep/sweep/recommend"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
+	"github.com/dynosweep/dynosweep/sweep/scenario/optimizer"
 )
 
 // fixedAt is the engine arguments of spec sweeps-and-schema 4.7 C at a size.
@@ -39,7 +40,7 @@ func runFixed(t *testing.T) func(context.Context, []recommend.State) []recommend
 			if !s.Aggregated() {
 				engine = `"basePrefillEngineArgs": ` + fixedAt(s.PrefillTP) + `, "baseDecodeEngineArgs": ` + fixedAt(s.DecodeTP)
 			}
-			o, err := scenario.ParseOptimize("o.json", "", []byte(optimizeDoc(engine, "")), &scenario.Files{})
+			o, err := optimizer.Parse("o.json", "", []byte(optimizeDoc(engine, "")), &scenario.Files{})
 			if err != nil {
 				t.Fatal(err)
 			}

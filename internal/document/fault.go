@@ -116,3 +116,19 @@ func (f *Faults) Err() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Split returns the errors that errors.Join put together, at any depth.
+func Split(err error) []error {
+	many, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok:
+		return []error{err}
+	}
+	var out []error
+	for _, e := range many.Unwrap() {
+		out = append(out, Split(e)...)
+	}
+	return out
+}

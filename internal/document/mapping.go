@@ -278,3 +278,11 @@ func unknownChoice(word string, names []string) string {
 	}
 	return msg
 }
+
+// Pointer is the value, nil when none was written.
+func (o Opt[T]) Pointer() *T {
+	if !o.Set {
+		return nil
+	}
+	return &o.Value
+}

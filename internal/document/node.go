@@ -256,3 +256,8 @@ func (n *Node) ClearPlaces() {
 		v.ClearPlaces()
 	}
 }
+
+// Scalar makes a value that no document wrote, at the place of n.
+func (n *Node) Scalar(k Kind, text string) *Node {
+	return &Node{Kind: k, Text: text, Line: n.Line, Path: n.Path}
+}

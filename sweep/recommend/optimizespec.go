@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dynosweep/dynosweep/sweep/scenario"
+	"github.com/dynosweep/dynosweep/sweep/scenario/optimizer"
 )
 
 // ModeSweep is the search of one deployment mode of a replay optimiser's
@@ -18,7 +19,7 @@ type ModeSweep struct {
 
 // OptimizeSpec runs the replay optimiser in each mode that the engine arguments of the
 // specification allow. The error is of class ErrSearchSpace, or ctx's.
-func OptimizeSpec(ctx context.Context, o *scenario.Optimize, runner Runner) ([]ModeSweep, error) {
+func OptimizeSpec(ctx context.Context, o *optimizer.Spec, runner Runner) ([]ModeSweep, error) {
 	objective, err := ParseObjective(o.Objective)
 	if err != nil {
 		return nil, spaceError{err}
@@ -48,7 +49,7 @@ func OptimizeSpec(ctx context.Context, o *scenario.Optimize, runner Runner) ([]M
 	return done, nil
 }
 
-func spaceOf(o *scenario.Optimize, aggregated bool) Space {
+func spaceOf(o *optimizer.Spec, aggregated bool) Space {
 	p := Space{Aggregated: aggregated, TotalGPUs: o.TotalGPUs, PrefillTP: o.PrefillTP, DecodeTP: o.DecodeTP}
 	if o.RoundRobin {
 		p.Routers = append(p.Routers, RoundRobin)
@@ -61,14 +62,14 @@ func spaceOf(o *scenario.Optimize, aggregated bool) Space {
 
 // StateRunner evaluates states with the specification's engine arguments and load. A
 // state that cannot run is a result with its reason.
-func StateRunner(o *scenario.Optimize, runner Runner) func(context.Context, []State) []Result {
+func StateRunner(o *optimizer.Spec, runner Runner) func(context.Context, []State) []Result {
 	return func(ctx context.Context, states []State) []Result {
 		out := make([]Result, len(states))
 		runs := make([]scenario.Run, len(states))
 		var requests []RunRequest
 		var stateOf []int // [request]
 		for i, s := range states {
-			runs[i], out[i].Err = o.Run(scenario.Deployment{PrefillTP: s.PrefillTP, PrefillWorkers: s.PrefillWorkers, DecodeTP: s.DecodeTP,
+			runs[i], out[i].Err = o.Run(optimizer.State{PrefillTP: s.PrefillTP, PrefillWorkers: s.PrefillWorkers, DecodeTP: s.DecodeTP,
 				DecodeWorkers: s.DecodeWorkers, KV: s.Router.KV, Credit: s.Router.Credit, Scale: s.Router.Scale})
 			if out[i].Err == nil {
 				requests, stateOf = append(requests, RunRequest{Run: &runs[i]}), append(stateOf, i)

@@ -66,7 +66,7 @@ func EngineArgs(origin, text string) (*Role, error) {
 			return nil, &document.Fault{Origin: origin, Msg: "engine-args must be a JSON object"}
 		}
 	}
-	return readRole(f, nestedForm(f, n))
+	return readRole(f, NestedArgs(f, n))
 }
 
 // readRole decodes nested engine arguments.
@@ -82,9 +82,9 @@ func readRole(f *document.Faults, n *document.Node) (*Role, error) {
 	return r, nil
 }
 
-// nestedForm lowers either form of engine arguments to the nested one. Values keep
+// NestedArgs lowers either form of engine arguments to the nested one. Values keep
 // the path under which the user wrote them.
-func nestedForm(f *document.Faults, n *document.Node) *document.Node {
+func NestedArgs(f *document.Faults, n *document.Node) *document.Node {
 	engineAt, dynamoAt := n.Get("engine"), n.Get("dynamo")
 	if engineAt == nil && dynamoAt == nil {
 		return nestedFromFlat(f, n, flatKeys)
@@ -248,14 +248,14 @@ func flatTiming(f *document.Faults, m document.Mapping, out, eng *document.Node)
 		at := m.Get("planner_profile_data")
 		config := document.EmptyMap(at.Line, at.Path)
 		config.Put("path", at)
-		eng.Put("timing_model", external(at, "dynamo_profile", config))
+		eng.Put("timing_model", ExternalTiming(at, "dynamo_profile", config))
 	case aic != nil:
-		eng.Put("timing_model", external(aic, "ais", flatAIC(f, m, out)))
+		eng.Put("timing_model", ExternalTiming(aic, "ais", flatAIC(f, m, out)))
 	}
 }
 
-// external makes a timing_model of measured or profiled data.
-func external(at *document.Node, provider string, config *document.Node) *document.Node {
+// ExternalTiming makes a timing_model of measured or profiled data.
+func ExternalTiming(at *document.Node, provider string, config *document.Node) *document.Node {
 	n := document.EmptyMap(at.Line, at.Path)
 	n.Put("type", &document.Node{Kind: document.String, Text: "external", Line: at.Line, Path: at.Path})
 	n.Put("provider", &document.Node{Kind: document.String, Text: provider, Line: at.Line, Path: at.Path})

@@ -102,7 +102,7 @@ func lowerTiming(f *document.Faults, n *document.Node, kind string) *document.No
 		if p := n.Get("path"); p != nil {
 			config.Put("path", p)
 		}
-		return external(n, "dynamo_profile", config)
+		return ExternalTiming(n, "dynamo_profile", config)
 	case "aic", "ais":
 		f.Mapping(n, "", aicTimingKeys)
 		for _, k := range aicTimingOf {
@@ -110,7 +110,7 @@ func lowerTiming(f *document.Faults, n *document.Node, kind string) *document.No
 				config.Put(k[1], v)
 			}
 		}
-		return external(n, "ais", config)
+		return ExternalTiming(n, "ais", config)
 	}
 	return nil
 }

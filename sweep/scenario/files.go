@@ -31,8 +31,8 @@ func (s *Files) Read() []string { return s.read }
 // maxDocument bounds what is read as a document; traces are only digested.
 const maxDocument = 64 << 20
 
-// document reads a whole document; origin names the input that asked for it.
-func (s *Files) document(origin, path string) ([]byte, error) {
+// Document reads a whole document; origin names the input that asked for it.
+func (s *Files) Document(origin, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, &document.Fault{Origin: origin, Msg: "cannot read " + path + ": " + cause(err)}

@@ -81,7 +81,7 @@ func (f *flagFaults) rule(holds bool, flag, msg string) {
 
 // adopt adds an error of a part.
 func (f *flagFaults) adopt(err error) {
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		if one, ok := e.(*document.Fault); ok {
 			f.List = append(f.List, one)
 			continue

@@ -18,7 +18,7 @@ func ParseResolved(text []byte, files *Files) (Run, error) {
 	c, err := resolved.Parse(text)
 	if err != nil {
 		var list []error
-		for _, e := range unjoin(err) {
+		for _, e := range document.Split(err) {
 			var at *resolved.Error
 			if errors.As(e, &at) {
 				e = &document.Fault{Path: at.Path, Msg: at.Msg}

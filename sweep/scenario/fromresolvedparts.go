@@ -102,7 +102,7 @@ func (r *resolvedReader) router(w *resolved.Router) *Router {
 		PrefillScale: c.PrefillLoadScale, ActiveRequestWeight: c.DecodeActiveRequestWeight, Temperature: c.Temperature,
 		TrackActiveBlocks: c.TrackActiveBlocks, AssumeKVReuse: c.AssumeKVReuse, TrackPrefillTokens: c.TrackPrefillTokens,
 		Profile: r.profile(&c.Policy)}
-	for _, err := range unjoin(out.Config.Validate()) {
+	for _, err := range document.Split(out.Config.Validate()) {
 		r.fault("router.config", err.Error())
 	}
 	if w.PrefillLoadModel != nil {
@@ -162,7 +162,7 @@ func (r *resolvedReader) planner(w *resolved.Planner) *Planner {
 	p.Config.Recorder = planner.DefaultConfig().Recorder
 	p.Config.Recorder.PrefillEngineGPUs, p.Config.Recorder.DecodeEngineGPUs = w.PrefillEngineNumGPU, w.DecodeEngineNumGPU
 	r.within("planner.benchmark_granularity", w.BenchmarkGranularity, 1, maxGranularity)
-	for _, err := range unjoin(p.Config.Validate()) {
+	for _, err := range document.Split(p.Config.Validate()) {
 		r.fault("planner", err.Error())
 	}
 	return p

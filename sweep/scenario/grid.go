@@ -69,7 +69,7 @@ func (p *Point) Resolved() []byte {
 // ReadSweep reads and expands a sweep specification. Files that it names are found
 // from its folder, or else from the working directory.
 func ReadSweep(path string, files *Files) (*Grid, error) {
-	text, err := files.document("", path)
+	text, err := files.Document("", path)
 	if err != nil {
 		return nil, err
 	}

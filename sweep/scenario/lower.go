@@ -133,7 +133,7 @@ func (g *gridExpander) plannerSection(n *document.Node) plannerVariant {
 		item := n.Items[i]
 		if key == warmupKey && item.Kind == document.String {
 			c := *item
-			c.Text, item = pathOf(g.dir, item.Text), &c
+			c.Text, item = PathFrom(g.dir, item.Text), &c
 		}
 		if key != "startup_seconds" {
 			doc.Put(key, item)
@@ -390,7 +390,7 @@ func (g *gridExpander) router(i int, queues *Role) loweredRouter {
 
 // adopt adds an error of a part to the faults of the specification.
 func (g *gridExpander) adopt(err error) {
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		var f *document.Fault
 		if !errors.As(e, &f) {
 			f = &document.Fault{Msg: e.Error()}

@@ -10,7 +10,7 @@ import (
 // relocate finds the files that the role names from the folder of its document.
 func (r *Role) relocate(dir string) {
 	if r.Timing.Path != "" {
-		r.Timing.Path = pathOf(dir, r.Timing.Path)
+		r.Timing.Path = PathFrom(dir, r.Timing.Path)
 	}
 	requests := []*AICRequest{&r.Timing.AIC}
 	if r.Capacity != nil {
@@ -18,12 +18,12 @@ func (r *Role) relocate(dir string) {
 	}
 	for _, q := range requests {
 		if q.SystemsPath != "" {
-			q.SystemsPath = pathOf(dir, q.SystemsPath)
+			q.SystemsPath = PathFrom(dir, q.SystemsPath)
 		}
 		if q.Model == "" {
 			continue
 		}
-		if local := pathOf(dir, q.Model); q.localConfig(local) != "" {
+		if local := PathFrom(dir, q.Model); q.localConfig(local) != "" {
 			q.Model = local
 		}
 	}

@@ -37,7 +37,7 @@ func readPlanner(f *document.Faults, n *document.Node, granularity int) *Planner
 func plannerArgument(origin, arg string, files *Files, granularity int) (*Planner, error) {
 	text, name := []byte(arg), origin
 	if _, err := os.Stat(arg); err == nil || looksLikePath(arg) {
-		if text, err = files.document(origin, arg); err != nil {
+		if text, err = files.Document(origin, arg); err != nil {
 			return nil, err
 		}
 		name = arg

@@ -28,7 +28,7 @@ func ReadPredict(path string, o PredictOptions, files *Files) (Run, error) {
 	if !slices.Contains(stacks, o.Stack) {
 		return Run{}, &document.Fault{Origin: "--stack", Msg: "unknown variant `" + o.Stack + "`, expected " + document.OneOf(stacks)}
 	}
-	text, err := files.document("", path)
+	text, err := files.Document("", path)
 	if err != nil {
 		return Run{}, err
 	}
@@ -361,7 +361,7 @@ func (p *predictor) paths(s document.Mapping) []string {
 			p.f.Malformed(v, "invalid type: "+v.Describe()+", expected the path of a trace")
 			continue
 		}
-		out = append(out, pathOf(p.dir, v.Text))
+		out = append(out, PathFrom(p.dir, v.Text))
 	}
 	return out
 }

@@ -87,7 +87,7 @@ func (p *predictor) worker(m, w document.Mapping, role engine.Role) (*Role, int)
 	scheduler := w.Sub("scheduler", "a mapping", schedulerKeys)
 	cache := w.Sub("kv_cache", "a mapping", kvCacheKeys)
 	if scheduler.Get("max_sequences") == nil && role == engine.Prefill {
-		eng.Put("max_num_seqs", scalarAt(w.Node, document.Int, "1"))
+		eng.Put("max_num_seqs", w.Node.Scalar(document.Int, "1"))
 	}
 	for _, k := range [...]struct {
 		dst      *document.Node
@@ -107,7 +107,7 @@ func (p *predictor) worker(m, w document.Mapping, role engine.Role) (*Role, int)
 	} {
 		move(k.dst, k.src, k.from, k.to)
 	}
-	eng.Put("worker_type", scalarAt(w.Node, document.String, role.String()))
+	eng.Put("worker_type", w.Node.Scalar(document.String, role.String()))
 	backend := max(slices.Index(backendNames, textAt(m.Node, "backend", "vllm")), 0)
 	p.contextLength(m, eng, engine.Backend(backend))
 	estimate := p.cache(cache, out, eng, backend)
@@ -134,11 +134,6 @@ func move(dst *document.Node, src document.Mapping, from, to string) bool {
 	}
 	dst.Put(to, v)
 	return true
-}
-
-// scalarAt makes a value that no document wrote, at the place of its mapping.
-func scalarAt(at *document.Node, k document.Kind, text string) *document.Node {
-	return &document.Node{Kind: k, Text: text, Line: at.Line, Path: at.Path}
 }
 
 func textAt(n *document.Node, key, def string) string {
@@ -208,7 +203,7 @@ func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role 
 	}
 	switch kind {
 	case 0:
-		eng.Put("timing_model", external(w.Node, "ais", p.performance(m, w, par, role)))
+		eng.Put("timing_model", ExternalTiming(w.Node, "ais", p.performance(m, w, par, role)))
 	case 1:
 		model := document.EmptyMap(t.Line, t.Path)
 		for _, key := range [...]string{"type", "prefill_ms", "decode_ms"} {
@@ -231,7 +226,7 @@ func (p *predictor) performance(m, w, par document.Mapping, role engine.Role) *d
 	if par.Get("moe_tensor") != nil || par.Get("moe_expert") != nil {
 		for _, k := range [...][2]string{{"moe_tensor", "moe_tp_size"}, {"moe_expert", "moe_ep_size"}} {
 			if !move(c, par, k[0], k[1]) {
-				c.Put(k[1], scalarAt(par.Node, document.Int, "1"))
+				c.Put(k[1], par.Node.Scalar(document.Int, "1"))
 			}
 		}
 	}
@@ -282,7 +277,7 @@ func (p *predictor) router(n *document.Node) {
 		}
 		m.Require(model.Value == 0 || d.mode.Configured, "prefill_load_model", "prefill_load_model belongs to policy kv_router")
 		if model.Value != 0 {
-			d.config.Put("router_prefill_load_model", scalarAt(n, document.String, "ais"))
+			d.config.Put("router_prefill_load_model", n.Scalar(document.String, "ais"))
 			d.estimator = &p.estimated
 		}
 		if !p.f.OK() {
@@ -300,7 +295,7 @@ func (p *predictor) router(n *document.Node) {
 // asFaults splits an error of a part into faults.
 func asFaults(err error) []*document.Fault {
 	var out []*document.Fault
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		f, ok := e.(*document.Fault)
 		if !ok {
 			f = &document.Fault{Msg: e.Error()}
@@ -359,7 +354,7 @@ func (p *predictor) plannerDocument(m document.Mapping, target string) *document
 	for _, k := range predictPlannerKeys {
 		move(doc, m, k[0], k[1])
 	}
-	set := func(key string, k document.Kind, text string) { doc.Put(key, scalarAt(m.Node, k, text)) }
+	set := func(key string, k document.Kind, text string) { doc.Put(key, m.Node.Scalar(k, text)) }
 	mode := "agg"
 	if p.disaggregated {
 		mode = "disagg"

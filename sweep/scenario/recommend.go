@@ -99,7 +99,7 @@ func ReadRecommend(path string, o RecommendOptions, files *Files) (*Recommend, e
 	if err := CheckStack(o.Stack); err != nil {
 		return nil, err
 	}
-	text, err := files.document("", path)
+	text, err := files.Document("", path)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func refusal(err error) *Refusal {
 		return own
 	}
 	out := &Refusal{"unsupported", "candidate_materialization", strings.ReplaceAll(err.Error(), "\n", "; ")}
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		var f *document.Fault
 		if errors.As(e, &f) && isRelation(f) {
 			out.Category, out.Reason = "backend_topology", f.Path+": "+f.Msg
@@ -217,7 +217,7 @@ func (r *Recommend) tryOne(branch int, i int64) error {
 		doc = doc.With("traffic.load", document.EmptyMap(0, "traffic.load").With("type", literal("concurrency").At("traffic.load.type")))
 	}
 	_, err := r.lower(doc)
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		var f *document.Fault
 		if !errors.As(e, &f) || !isRelation(f) {
 			return err
@@ -245,7 +245,7 @@ func (r *Recommend) YAML(c *Candidate, into string) ([]byte, error) {
 		if v == nil || v.Kind != document.String {
 			continue
 		}
-		if q := (&AICRequest{}); path == "engine.model" && q.localConfig(pathOf(r.dir, v.Text)) == "" {
+		if q := (&AICRequest{}); path == "engine.model" && q.localConfig(PathFrom(r.dir, v.Text)) == "" {
 			continue // a name, no folder
 		}
 		p := *v
@@ -257,7 +257,7 @@ func (r *Recommend) YAML(c *Candidate, into string) ([]byte, error) {
 
 // seenFrom is a path of the document as seen from another folder.
 func (r *Recommend) seenFrom(folder, path string) string {
-	at := pathOf(r.dir, path)
+	at := PathFrom(r.dir, path)
 	if filepath.IsAbs(path) {
 		return path
 	}

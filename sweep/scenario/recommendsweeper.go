@@ -139,7 +139,7 @@ func (s *sweeperFile) shapes(list *document.Node) *document.Node {
 		m := s.r.f.Mapping(v, "a mapping", keys)
 		c := document.EmptyMap(v.Line, v.Path)
 		for _, key := range shapeKeys {
-			c.Put(key, scalarAt(v, document.Int, "1"))
+			c.Put(key, v.Scalar(document.Int, "1"))
 		}
 		for i, key := range m.Keys {
 			if j := slices.IndexFunc(sweeperShapes, func(k [2]string) bool { return k[0] == key }); j >= 0 {
@@ -243,7 +243,7 @@ func (s *sweeperFile) sweep(m document.Mapping) {
 	rounds, evals := m.Uint("max_rounds", 20, document.NotNull), m.Uint("parallel_evals", 16, document.NotNull)
 	each := m.Uint("candidates_per_round", 20, document.OrNull)
 	trials := rounds.Or(20) * each.Or(evals.Or(defaultParallelism))
-	s.put("optimizer.max_trials", scalarAt(m.Node, document.Int, plainFloat(float64(min(trials, 1<<30)))))
+	s.put("optimizer.max_trials", m.Node.Scalar(document.Int, plainFloat(float64(min(trials, 1<<30)))))
 	s.put("optimizer.parallelism", m.Get("parallel_evals"))
 	s.put("optimizer.candidate_timeout_seconds", m.Get("max_eval_seconds"))
 	s.word("optimizer.algorithm", "bayesian")

@@ -98,7 +98,7 @@ func (d *routerDoc) fault(err error) error {
 		at = document.EmptyMap(0, "")
 	}
 	f := document.Faults{Origin: d.faults.Origin, Inline: d.faults.Inline}
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		f.Invalid(at, e.Error())
 	}
 	return f.Err()
@@ -115,7 +115,7 @@ func (d *routerDoc) readPolicy(doc *router.Document, right bool, files *Files) (
 	if path == "" {
 		return nil, nil
 	}
-	text, err := files.document(origin, path)
+	text, err := files.Document(origin, path)
 	if err != nil {
 		return nil, err
 	}

@@ -31,9 +31,9 @@ var (
 	modeKinds         = []string{"aggregated", "disaggregated"}
 )
 
-// pathOf finds a file that a document names: relative to the document's folder, or
+// PathFrom finds a file that a document names: relative to the document's folder, or
 // else to the working directory.
-func pathOf(dir, path string) string {
+func PathFrom(dir, path string) string {
 	if filepath.IsAbs(path) || dir == "" {
 		return path
 	}
@@ -210,7 +210,7 @@ func readTracePaths(m document.Mapping, dir string) []string {
 			m.Faults.Malformed(v, "invalid type: "+v.Describe()+", expected the path of a trace")
 			continue
 		}
-		path := pathOf(dir, v.Text)
+		path := PathFrom(dir, v.Text)
 		if _, err := os.Stat(path); err != nil {
 			m.Faults.Invalid(v, "failed to open trace file "+path+": "+cause(err))
 		}
@@ -323,12 +323,12 @@ func readRouter(f *document.Faults, n *document.Node, dir string) *routerDoc {
 	m.Require(document.FiniteFrom(d.lagMs, 0), "kv_event_lag_ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(d.lagMs))
 	m.Require(d.lagMs == 0 || d.mode.Events, "kv_event_lag_ms", "kv_event_lag_ms only supports router_mode='kv_router'")
 	if p := m.String("policy_config", document.OrNull); p.Set {
-		d.policy, d.policyAt = pathOf(dir, p.Value), f.Origin
+		d.policy, d.policyAt = PathFrom(dir, p.Value), f.Origin
 	}
 	if c := m.Get("config"); c != nil && c.Kind != document.Null {
 		f.Mapping(c, "a mapping", c.Keys)
 		if p := c.Get("router_policy_config"); p != nil && p.Kind == document.String {
-			d.policy = orText(d.policy, pathOf(dir, p.Text))
+			d.policy = orText(d.policy, PathFrom(dir, p.Text))
 			d.policyAt = f.Origin
 		}
 		d.config = c

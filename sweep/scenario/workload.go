@@ -88,7 +88,7 @@ func (w *Workload) Drawn() bool { return w.Synthetic != nil && w.Synthetic.Drawn
 // API key its text begins with.
 func syntheticFaults(s *workload.Synthetic) []keyed {
 	var out []keyed
-	for _, err := range unjoin(s.Validate()) {
+	for _, err := range document.Split(s.Validate()) {
 		msg := err.Error()
 		key, _, _ := strings.Cut(msg, " ")
 		if key == "ratio" {
@@ -105,22 +105,6 @@ func syntheticFaults(s *workload.Synthetic) []keyed {
 var syntheticNames = []string{"input_tokens", "output_tokens", "request_count", "turns_per_session",
 	"inter_turn_delay_ms", "shared_prefix_ratio", "num_prefix_groups", "replay_concurrency",
 	"request_rate", "arrival_interval_ms", "arrival_seed", "arrival_speedup_ratio"}
-
-// unjoin returns the errors that errors.Join put together, at any depth.
-func unjoin(err error) []error {
-	many, ok := err.(interface{ Unwrap() []error })
-	switch {
-	case err == nil:
-		return nil
-	case !ok:
-		return []error{err}
-	}
-	var out []error
-	for _, e := range many.Unwrap() {
-		out = append(out, unjoin(e)...)
-	}
-	return out
-}
 
 // refer reads the content of the trace files, which identifies them.
 func (w *Workload) refer(files *Files) error {

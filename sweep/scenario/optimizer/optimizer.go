@@ -1,4 +1,11 @@
-package scenario
+// Package optimizer reads the replay optimiser's document (spec sweeps-and-schema 4.1):
+// a deployment of dense workers to be sized, one load, and what counts.
+//
+// Read or Parse gives a Spec; its Run makes the scenario of one State of the search.
+// Is tells such a document from the others that recommend takes.
+//
+// Sizes are GPUs, bounds are in the unit of their report key.
+package optimizer
 
 import (
 	"encoding/json"
@@ -11,40 +18,41 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/internal/spelling"
+	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
-// Optimize is a replay optimiser's specification (spec sweeps-and-schema 4.1): a
-// deployment of dense workers to be sized, one load, and what counts.
-type Optimize struct {
+// Spec is one specification.
+type Spec struct {
 	Aggregated, Disaggregated bool // which searches the engine arguments allow
 	TotalGPUs                 int
 	PrefillTP, DecodeTP       []int // ascending
 	RoundRobin, KV            bool  // router states
 	Credits, Scales           []float64
 	Objective                 string
-	Bounds                    []OptimizeBound
+	Bounds                    []Bound
 	Jobs                      int
 	Notices                   []string
 
 	origin string
-	files  *Files
-	flags  ReplayFlags // the load
+	files  *scenario.Files
+	flags  scenario.ReplayFlags // the load
 	router map[string]any
 	base   [3]*document.Node // [role], nested engine arguments, nil: not given
 	model  string
 	system string
 }
 
-// OptimizeBound is an inclusive upper limit on a report key.
-type OptimizeBound struct {
+// Bound is an inclusive upper limit on a report key.
+type Bound struct {
 	Key   string
 	Limit float64
 	Name  string // dotted path in the document
 }
 
-// Deployment is one state of the optimiser.
-type Deployment struct {
+// State is one deployment of the search.
+type State struct {
 	PrefillTP, PrefillWorkers int // 0: aggregated
 	DecodeTP, DecodeWorkers   int
 	KV                        bool
@@ -52,22 +60,22 @@ type Deployment struct {
 }
 
 var (
-	optimizeKeys       = []string{"engine", "hardware", "workload", "sla", "router", "objective", "run", "maxParallelEvals"}
-	optimizeEngineKeys = []string{"model", "backend", "baseEngineArgs", "basePrefillEngineArgs", "baseDecodeEngineArgs"}
-	optimizeSizeKeys   = []string{"gpuSku", "totalGpus", "tpCandidates", "prefillTpCandidates", "decodeTpCandidates"}
-	optimizeLoadKeys   = []string{"isl", "osl", "requestCount", "concurrency", "requestRate", "arrivalIntervalMs", "sharedPrefixRatio",
+	topKeys    = []string{"engine", "hardware", "workload", "sla", "router", "objective", "run", "maxParallelEvals"}
+	engineKeys = []string{"model", "backend", "baseEngineArgs", "basePrefillEngineArgs", "baseDecodeEngineArgs"}
+	sizeKeys   = []string{"gpuSku", "totalGpus", "tpCandidates", "prefillTpCandidates", "decodeTpCandidates"}
+	loadKeys   = []string{"isl", "osl", "requestCount", "concurrency", "requestRate", "arrivalIntervalMs", "sharedPrefixRatio",
 		"numPrefixGroups", "turnsPerSession", "interTurnDelayMs", "arrivalSeed"}
-	optimizeTraceKeys  = []string{"traceFile", "traceFormat", "arrivalSpeedupRatio", "traceReplayConcurrency", "traceSharedPrefixRatio", "traceNumPrefixGroups"}
-	optimizeRouterKeys = []string{"mode", "overlapCredits", "prefillLoadScales", "baseRouterConfig"}
-	// optimizeSLA is what each bound limits: itl limits the mean TPOT.
-	optimizeSLA = [][2]string{{"ttft", "mean_ttft_ms"}, {"itl", "mean_tpot_ms"}, {"e2eLatency", "mean_e2e_latency_ms"},
+	traceKeys  = []string{"traceFile", "traceFormat", "arrivalSpeedupRatio", "traceReplayConcurrency", "traceSharedPrefixRatio", "traceNumPrefixGroups"}
+	routerKeys = []string{"mode", "overlapCredits", "prefillLoadScales", "baseRouterConfig"}
+	// slaBounds is what each bound limits: itl limits the mean TPOT.
+	slaBounds = [][2]string{{"ttft", "mean_ttft_ms"}, {"itl", "mean_tpot_ms"}, {"e2eLatency", "mean_e2e_latency_ms"},
 		{"p95Ttft", "p95_ttft_ms"}, {"p95Itl", "p95_tpot_ms"}, {"p95E2eLatency", "p95_e2e_latency_ms"}}
 )
 
-// IsOptimize reports whether a file is a replay optimiser's specification: no other
+// Is reports whether a file is a replay optimiser's specification: no other
 // document has hardware beside engine.
-func IsOptimize(path string, files *Files) (bool, error) {
-	text, err := files.document("", path)
+func Is(path string, files *scenario.Files) (bool, error) {
+	text, err := files.Document("", path)
 	if err != nil {
 		return false, err
 	}
@@ -78,18 +86,18 @@ func IsOptimize(path string, files *Files) (bool, error) {
 	return root.Get("hardware") != nil && root.Get("engine") != nil, nil
 }
 
-// ReadOptimize reads a specification, JSON or YAML.
-func ReadOptimize(path string, files *Files) (*Optimize, error) {
-	text, err := files.document("", path)
+// Read reads a specification, JSON or YAML.
+func Read(path string, files *scenario.Files) (*Spec, error) {
+	text, err := files.Document("", path)
 	if err != nil {
 		return nil, err
 	}
-	return ParseOptimize(path, filepath.Dir(path), text, files)
+	return Parse(path, filepath.Dir(path), text, files)
 }
 
-// ParseOptimize is ReadOptimize on a text; origin names it in messages, dir is the
+// Parse is Read on a text; origin names it in messages, dir is the
 // folder that paths start from.
-func ParseOptimize(origin, dir string, text []byte, files *Files) (*Optimize, error) {
+func Parse(origin, dir string, text []byte, files *scenario.Files) (*Spec, error) {
 	root, err := document.ParseYAML(origin, text)
 	if err != nil {
 		return nil, err
@@ -97,18 +105,18 @@ func ParseOptimize(origin, dir string, text []byte, files *Files) (*Optimize, er
 	if root == nil {
 		root = document.EmptyMap(1, "")
 	}
-	r := &optimizer{f: &document.Faults{Origin: origin}, dir: dir, out: &Optimize{origin: origin, files: files}}
-	m := r.f.Mapping(root, "a mapping", optimizeKeys)
+	r := &reader{f: &document.Faults{Origin: origin}, dir: dir, out: &Spec{origin: origin, files: files}}
+	m := r.f.Mapping(root, "a mapping", topKeys)
 	for _, key := range [...]string{"engine", "hardware", "workload"} {
 		if m.Get(key) == nil {
 			m.Missing(key)
 		}
 	}
-	r.engine(m.Sub("engine", "a mapping", optimizeEngineKeys))
-	r.hardware(m.Sub("hardware", "a mapping", optimizeSizeKeys))
-	r.workload(m.Sub("workload", "a mapping", slices.Concat(optimizeLoadKeys, optimizeTraceKeys)))
-	r.sla(m.Sub("sla", "a mapping", append(slaOptimizeKeys(), "bounds")))
-	r.router(m.Sub("router", "a mapping", optimizeRouterKeys))
+	r.engine(m.Sub("engine", "a mapping", engineKeys))
+	r.hardware(m.Sub("hardware", "a mapping", sizeKeys))
+	r.workload(m.Sub("workload", "a mapping", slices.Concat(loadKeys, traceKeys)))
+	r.sla(m.Sub("sla", "a mapping", append(slaKeys(), "bounds")))
+	r.router(m.Sub("router", "a mapping", routerKeys))
 	o := m.Enum("objective", "throughput", "mean_ttft", "mean_e2e_latency")
 	r.out.Objective = [...]string{"throughput", "mean_ttft", "mean_e2e_latency"}[o.Value]
 	run := m.Sub("run", "a mapping", []string{"maxParallelEvals"})
@@ -124,22 +132,22 @@ func ParseOptimize(origin, dir string, text []byte, files *Files) (*Optimize, er
 	return r.out, r.out.try()
 }
 
-func slaOptimizeKeys() []string {
+func slaKeys() []string {
 	var keys []string
-	for _, k := range optimizeSLA {
+	for _, k := range slaBounds {
 		keys = append(keys, k[0])
 	}
 	return keys
 }
 
-// optimizer reads one specification.
-type optimizer struct {
+// reader reads one specification.
+type reader struct {
 	f   *document.Faults
 	dir string
-	out *Optimize
+	out *Spec
 }
 
-func (r *optimizer) engine(m document.Mapping) {
+func (r *reader) engine(m document.Mapping) {
 	r.out.model = m.RequiredString("model")
 	backend := m.Enum("backend", "vllm", "sglang")
 	if m.Get("backend") == nil {
@@ -156,7 +164,7 @@ func (r *optimizer) engine(m document.Mapping) {
 			continue
 		}
 		given++
-		n := nestedForm(r.f, v)
+		n := scenario.NestedArgs(r.f, v)
 		if !r.f.OK() {
 			return
 		}
@@ -164,7 +172,7 @@ func (r *optimizer) engine(m document.Mapping) {
 		if e := n.Get("engine"); e != nil && e.Kind == document.Map {
 			eng = e.Without("worker_type")
 		}
-		eng.Put("backend", scalarAt(v, document.String, [...]string{"vllm", "sglang"}[backend.Value]))
+		eng.Put("backend", v.Scalar(document.String, [...]string{"vllm", "sglang"}[backend.Value]))
 		n = n.Without("engine", "tensor_parallel_size")
 		n.Put("engine", eng)
 		r.out.base[i] = n
@@ -175,7 +183,7 @@ func (r *optimizer) engine(m document.Mapping) {
 	m.Require(given > 0, "", "give baseEngineArgs, or basePrefillEngineArgs and baseDecodeEngineArgs")
 }
 
-func (r *optimizer) hardware(m document.Mapping) {
+func (r *reader) hardware(m document.Mapping) {
 	o := r.out
 	o.system = m.RequiredString("gpuSku")
 	if m.Get("totalGpus") == nil {
@@ -215,22 +223,25 @@ func readSizes(m document.Mapping, key string, def []int) []int {
 	return slices.Compact(out)
 }
 
-func (r *optimizer) workload(m document.Mapping) {
+func (r *reader) workload(m document.Mapping) {
 	has := func(keys []string) bool {
 		return slices.ContainsFunc(keys, func(k string) bool { return m.Get(k) != nil && m.Get(k).Kind != document.Null })
 	}
-	synthetic, trace := has(optimizeLoadKeys), has(optimizeTraceKeys)
+	synthetic, trace := has(loadKeys), has(traceKeys)
 	if synthetic == trace {
 		r.f.Malformed(m.Node, "give either synthetic load (isl, osl, requestCount) or a trace (traceFile), not both")
 		return
 	}
 	count := func(key string) *int64 {
 		o := m.Uint(key, 63, document.OrNull)
-		return given(o.Set, int64(o.Value))
+		if !o.Set {
+			return nil
+		}
+		n := int64(o.Value)
+		return &n
 	}
 	number := func(key string) *float64 {
-		o := m.Float(key, document.OrNull)
-		return given(o.Set, o.Value)
+		return m.Float(key, document.OrNull).Pointer()
 	}
 	f := &r.out.flags
 	if trace {
@@ -240,10 +251,11 @@ func (r *optimizer) workload(m document.Mapping) {
 		}
 		format := m.Enum("traceFormat", "mooncake", "applied_compute_agentic")
 		name := [...]string{"mooncake", "applied_compute_agentic"}[format.Value]
-		f.Traces, f.TraceFormat = []string{pathOf(r.dir, m.String("traceFile", document.NotNull).Value)}, &name
+		f.Traces, f.TraceFormat = []string{scenario.PathFrom(r.dir, m.String("traceFile", document.NotNull).Value)}, &name
 		f.ArrivalSpeedupRatio, f.ReplayConcurrency = number("arrivalSpeedupRatio"), count("traceReplayConcurrency")
 		f.TraceSharedPrefixRatio, f.TraceNumPrefixGroups = number("traceSharedPrefixRatio"), count("traceNumPrefixGroups")
-		m.Require(val(f.TraceSharedPrefixRatio, 0) <= 0 || val(f.TraceNumPrefixGroups, 0) >= 1, "traceNumPrefixGroups",
+		shares := f.TraceSharedPrefixRatio != nil && *f.TraceSharedPrefixRatio > 0
+		m.Require(!shares || f.TraceNumPrefixGroups != nil && *f.TraceNumPrefixGroups >= 1, "traceNumPrefixGroups",
 			"traceNumPrefixGroups must be at least 1 if traceSharedPrefixRatio is positive")
 		return
 	}
@@ -256,16 +268,15 @@ func (r *optimizer) workload(m document.Mapping) {
 	f.ReplayConcurrency, f.RequestRate, f.ArrivalIntervalMs = count("concurrency"), number("requestRate"), number("arrivalIntervalMs")
 	f.SharedPrefixRatio, f.NumPrefixGroups = number("sharedPrefixRatio"), count("numPrefixGroups")
 	f.TurnsPerSession, f.InterTurnDelayMs = count("turnsPerSession"), number("interTurnDelayMs")
-	seed := m.Uint64("arrivalSeed", document.OrNull)
-	f.ArrivalSeed = given(seed.Set, seed.Value)
+	f.ArrivalSeed = m.Uint64("arrivalSeed", document.OrNull).Pointer()
 }
 
 // sla reads the six bounds, of which null and what is not positive are inactive, and
 // bounds: a limit for any key of the report.
-func (r *optimizer) sla(m document.Mapping) {
-	for _, k := range optimizeSLA {
+func (r *reader) sla(m document.Mapping) {
+	for _, k := range slaBounds {
 		if v := m.Float(k[0], document.OrNull); v.Set && v.Value > 0 {
-			r.out.Bounds = append(r.out.Bounds, OptimizeBound{k[1], v.Value, "sla." + k[0]})
+			r.out.Bounds = append(r.out.Bounds, Bound{k[1], v.Value, "sla." + k[0]})
 		}
 	}
 	b := m.Get("bounds")
@@ -289,11 +300,11 @@ func (r *optimizer) sla(m document.Mapping) {
 		}
 		v := s.Float(key, document.NotNull)
 		s.Require(!v.Set || v.Value > 0, key, "a bound must be positive")
-		r.out.Bounds = append(r.out.Bounds, OptimizeBound{key, v.Value, "sla.bounds." + key})
+		r.out.Bounds = append(r.out.Bounds, Bound{key, v.Value, "sla.bounds." + key})
 	}
 }
 
-func (r *optimizer) router(m document.Mapping) {
+func (r *reader) router(m document.Mapping) {
 	o := r.out
 	mode := m.Enum("mode", "kv_router", "round_robin", "both").Value
 	o.KV, o.RoundRobin = mode != 1, mode != 0
@@ -332,10 +343,10 @@ func readFloats(m document.Mapping, key string, def []float64) []float64 {
 
 // args is the engine arguments of one role at a size. Measured timing, which is the
 // one of arguments that name none, gets the model and the hardware.
-func (o *Optimize) args(role, tp int) string {
+func (o *Spec) args(role, tp int) string {
 	n := o.base[role]
-	size := scalarAt(n, document.Int, fmt.Sprint(tp))
-	out := n.With("tensor_parallel_size", size).With("engine.worker_type", scalarAt(n, document.String, roleNames[role]))
+	size := n.Scalar(document.Int, fmt.Sprint(tp))
+	out := n.With("tensor_parallel_size", size).With("engine.worker_type", n.Scalar(document.String, engine.Role(role).String()))
 	timing := n.Find("engine.timing_model")
 	provider := timing.Get("provider")
 	if timing == nil || provider != nil && (provider.Text == "ais" || provider.Text == "aic") {
@@ -343,19 +354,19 @@ func (o *Optimize) args(role, tp int) string {
 		if c := timing.Get("config"); c != nil && c.Kind == document.Map {
 			config = c.Without("tp", "worker_type")
 		}
-		for _, kv := range [][2]string{{"model", o.model}, {"system", o.system}, {"worker_type", roleNames[role]}, {"backend_version", "current"},
+		for _, kv := range [][2]string{{"model", o.model}, {"system", o.system}, {"worker_type", engine.Role(role).String()}, {"backend_version", "current"},
 			{"backend", n.Find("engine.backend").Text}} {
-			config.Put(kv[0], scalarAt(n, document.String, kv[1]))
+			config.Put(kv[0], n.Scalar(document.String, kv[1]))
 		}
 		config.Put("tp", size)
-		out = out.With("engine.timing_model", external(n, "ais", config))
+		out = out.With("engine.timing_model", scenario.ExternalTiming(n, "ais", config))
 	}
 	return string(out.JSON())
 }
 
 // Run is the configuration of one state. The SLA is no part of it: bounds are
 // checked on the report.
-func (o *Optimize) Run(d Deployment) (Run, error) {
+func (o *Spec) Run(d State) (scenario.Run, error) {
 	f := o.flags
 	if d.PrefillTP == 0 {
 		args, workers := o.args(0, d.DecodeTP), int64(d.DecodeWorkers)
@@ -375,7 +386,7 @@ func (o *Optimize) Run(d Deployment) (Run, error) {
 		config["overlap_score_credit"], config["prefill_load_scale"] = d.Credit, d.Scale
 		text, err := json.Marshal(config)
 		if err != nil {
-			return Run{}, err
+			return scenario.Run{}, err
 		}
 		doc := string(text)
 		f.RouterConfig = &doc
@@ -385,8 +396,8 @@ func (o *Optimize) Run(d Deployment) (Run, error) {
 }
 
 // try reads the first state, so that what is wrong with every one is told at once.
-func (o *Optimize) try() error {
-	d := Deployment{DecodeTP: o.DecodeTP[0], DecodeWorkers: 1, KV: o.KV, Credit: 1, Scale: 1}
+func (o *Spec) try() error {
+	d := State{DecodeTP: o.DecodeTP[0], DecodeWorkers: 1, KV: o.KV, Credit: 1, Scale: 1}
 	if o.Disaggregated {
 		d.PrefillTP, d.PrefillWorkers = o.PrefillTP[0], 1
 	}
@@ -395,7 +406,7 @@ func (o *Optimize) try() error {
 		return nil
 	}
 	var list []error
-	for _, e := range unjoin(err) {
+	for _, e := range document.Split(err) {
 		list = append(list, &document.Fault{Origin: o.origin, Msg: strings.ReplaceAll(e.Error(), "\n", "; ")})
 	}
 	return joinFaults(list)
