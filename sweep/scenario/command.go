@@ -14,6 +14,7 @@ import (
 	"github.com/dynosweep/dynosweep/planner"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
 // ReplayArgs renders a resolved configuration (Run.ResolvedJSON) as the arguments of
@@ -21,17 +22,12 @@ import (
 // out. A transfer of bytes_per_token auto becomes the number that ask gives; ask may
 // be nil. It fails for the few configurations that the flags cannot express; these
 // run as a point of their sweep.
-func ReplayArgs(resolved []byte, ask TimingResolver) ([]string, error) {
-	dec := json.NewDecoder(bytes.NewReader(resolved))
-	dec.UseNumber()
-	var doc object
-	if err := dec.Decode(&doc); err != nil {
+func ReplayArgs(text []byte, ask TimingResolver) ([]string, error) {
+	conf, err := resolved.Parse(text)
+	if err != nil {
 		return nil, fmt.Errorf("no resolved configuration: %w", err)
 	}
-	if doc.at("workload") == nil {
-		return nil, errors.New("no resolved configuration: workload is missing")
-	}
-	c := &argWriter{doc: doc, seeds: doc.at("seeds"), ask: ask}
+	c := &argWriter{conf: conf, doc: objectOf(conf), ask: ask}
 	for _, part := range [...]func(){c.workload, c.engines, c.router, c.planner, c.sla} {
 		part()
 	}
@@ -81,10 +77,11 @@ func (o object) text(key string) string {
 
 // argWriter gathers arguments; cannot names what has no flag.
 type argWriter struct {
-	doc, seeds object
-	ask        TimingResolver
-	args       []string
-	cannot     string
+	conf   *resolved.Config
+	doc    object // conf by its keys
+	ask    TimingResolver
+	args   []string
+	cannot string
 }
 
 func (c *argWriter) flag(name, value string) { c.args = append(c.args, "--"+name, value) }
@@ -106,8 +103,8 @@ func (c *argWriter) refuse(what string) {
 
 func (c *argWriter) workload() {
 	w := c.doc.at("workload")
-	if w.text("type") == "synthetic" {
-		if w["cumulative_turns"] != nil {
+	if s := c.conf.Workload.Synthetic; s != nil {
+		if s.CumulativeTurns {
 			c.refuse("turns that grow, those of a synthetic-session on the engine stack")
 		}
 		c.flags(w, [3]string{"input_tokens", "input-tokens"}, [3]string{"output_tokens", "output-tokens"}, [3]string{"requests", "request-count"},
@@ -115,23 +112,24 @@ func (c *argWriter) workload() {
 			[3]string{"shared_prefix_ratio", "shared-prefix-ratio", "0"}, [3]string{"num_prefix_groups", "num-prefix-groups", "0"},
 			[3]string{"concurrency", "replay-concurrency"}, [3]string{"request_rate", "request-rate"}, [3]string{"arrival_interval_ms", "arrival-interval-ms"},
 			[3]string{"arrival_speedup", "arrival-speedup-ratio", "1"})
-		c.flags(c.seeds, [3]string{"arrival", "arrival-seed", strconv.Itoa(defaultArrivalSeed)})
+		if seed := c.conf.Seeds.Arrival; seed != nil && *seed != defaultArrivalSeed {
+			c.flag("arrival-seed", strconv.FormatUint(*seed, 10))
+		}
 		return
 	}
-	files, _ := w["trace"].([]any)
-	for _, f := range files {
-		c.args = append(c.args, pathIn(f))
+	t := c.conf.Workload.Trace
+	for _, f := range t.Trace {
+		c.args = append(c.args, f.Path)
 	}
 	c.flags(w, [3]string{"format", "trace-format", "mooncake"}, [3]string{"trace_block_size", "trace-block-size"},
 		[3]string{"concurrency", "replay-concurrency"}, [3]string{"arrival_speedup", "arrival-speedup-ratio", "1"},
 		[3]string{"agentic_lanes", "agentic-lanes"}, [3]string{"trace_shared_prefix_ratio", "trace-shared-prefix-ratio", "0"},
 		[3]string{"trace_num_prefix_groups", "trace-num-prefix-groups", "0"}, [3]string{"execution_model", "execution-model"})
-	if basis := w.text("nested_timestamp_basis"); basis != "" && basis != timestampBases[0] {
+	if basis := t.NestedTimestampBasis; basis != "" && basis != timestampBases[0] {
 		c.refuse("nested_timestamp_basis " + basis)
 	}
-	if cap := w.text("max_sim_time_ms"); cap != "" {
-		ms, _ := strconv.ParseFloat(cap, 64)
-		c.flag("max-sim-time-seconds", secondsOf(ms))
+	if t.MaxSimTimeMs != nil {
+		c.flag("max-sim-time-seconds", secondsOf(*t.MaxSimTimeMs))
 	}
 }
 
@@ -180,8 +178,8 @@ func (c *argWriter) engine(role object, transfers bool) string {
 	measured := unpackTiming(e.at("timing_model"))
 	base := engineDefaults(e.text("backend"), e.text("worker_type"))
 	dropDefaults(e, base.at("engine"), measured)
-	if seed := c.seeds.text("aic_mtp"); seed != "" && e["aic_nextn"] != nil && e["aic_mtp_seed"] == nil && seed != strconv.Itoa(defaultMTPSeed) {
-		e["aic_mtp_seed"] = json.Number(seed)
+	if seed := c.conf.Seeds.MTP; seed != nil && e["aic_nextn"] != nil && e["aic_mtp_seed"] == nil && *seed != defaultMTPSeed {
+		e["aic_mtp_seed"] = *seed
 	}
 	out := object{}
 	for _, key := range [...]string{"dp_size", "tensor_parallel_size", "startup_time"} {
@@ -351,7 +349,7 @@ func (c *argWriter) router() {
 		c.routerConfig(r)
 	}
 	if mode.Draws {
-		c.flags(c.seeds, [3]string{"router", "router-seed", "0"})
+		c.flags(c.doc.at("seeds"), [3]string{"router", "router-seed", "0"})
 	}
 	if m := r.at("prefill_load_model"); m != nil {
 		c.prefillLoadModel(m)
