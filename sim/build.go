@@ -62,6 +62,7 @@ func (s *Sim) addPool(at **pool, stage uint8, kind metrics.Pool, cfg PoolConfig,
 	if p.placement, err = newPlacement(s.cfg.Router, cfg, side); err != nil {
 		return &Error{InvalidSpec, err}
 	}
+	p.memory = s.newMemory(&cfg)
 	p.cfg.Rank.WantEvents = p.placement.WantsEvents() || s.cfg.Observers.KVEvents != nil
 	p.cfg.Rank.WantMetrics = s.cfg.Scaling != nil
 	if s.cfg.Observers.KVEvents != nil {

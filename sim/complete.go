@@ -8,12 +8,16 @@ import (
 
 // admit records the admissions of a pass that starts now.
 func (s *Sim) recordAdmissions(w *worker, rank int32, admissions []engine.Admission) {
+	offloads := w.ranks[rank].offload != nil
 	for _, a := range admissions {
 		q := s.slots.At(a.Req)
 		rec := &q.rec
 		if rec.FirstAdmitMs == metrics.Unset {
 			rec.FirstAdmitMs = s.nowMs
 			rec.FirstReused = a.Reused
+			if offloads {
+				rec.FirstDevice, rec.Tiered = a.Device, true
+			}
 		}
 		rec.Reused = max(rec.Reused, a.Reused)
 		rec.Admissions++
@@ -27,7 +31,7 @@ func (s *Sim) recordAdmissions(w *worker, rank int32, admissions []engine.Admiss
 				nth++
 			}
 		}
-		d.Admitted = append(d.Admitted, metrics.Admission{Pool: w.pool.kind, PoolOrdinal: nth, AtMs: s.nowMs, Reused: a.Reused})
+		d.Admitted = append(d.Admitted, metrics.Admission{Pool: w.pool.kind, PoolOrdinal: nth, AtMs: s.nowMs, Reused: a.Reused, Device: a.Device, Tiered: offloads && nth == 0})
 		switch w.pool.kind {
 		case metrics.PrefillPool:
 			if nth == 0 {
@@ -48,6 +52,9 @@ func (s *Sim) recordAdmissions(w *worker, rank int32, admissions []engine.Admiss
 func (s *Sim) complete(w *worker) error {
 	w.busy = false
 	s.wake(w)
+	if w.pool.memory != nil {
+		s.endPass(w)
+	}
 	run := w.inRun
 	if run {
 		w.inRun = false
@@ -65,6 +72,10 @@ func (s *Sim) complete(w *worker) error {
 	}
 	if !run && !w.runnable() {
 		w.step = 0
+	}
+	if w.pool.memory != nil {
+		w.pool.memory.Advance(w.id, s.nowMs)
+		return s.endTransfers(w)
 	}
 	return nil
 }

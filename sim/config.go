@@ -4,6 +4,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/tier"
 	"github.com/dynosweep/dynosweep/sim/workload"
 )
 
@@ -15,7 +16,8 @@ type Config struct {
 	Decode        PoolConfig // the only pool of an aggregated run
 	Router        RouterConfig
 	Source        workload.Source
-	MaxSimTimeMs  float64 // +Inf: no cap
+	Hasher        tier.Hasher // of its prompts, for memory behind KV pools; may be nil
+	MaxSimTimeMs  float64     // +Inf: no cap
 	SLA           metrics.SLA
 	Capture       bool                     // keep per-request records
 	Scaling       ScalingPolicy            // nil: fixed pools
@@ -30,6 +32,7 @@ type PoolConfig struct {
 	DPSize        int            // ranks per worker
 	GPUsPerWorker int            // tensor parallel x data parallel (x context parallel)
 	Rank          engine.Config  // of every rank; MTPSeed is the base of aic_mtp_seed
+	Offload       *tier.Config   // memory behind the KV pools; nil: none
 	StartupMs     float64        // delay of scaled-up workers; 0: none
 	Transfer      TransferConfig // read from the prefill pool only
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/tier"
 	"github.com/dynosweep/dynosweep/sim/timing"
 )
 
@@ -18,6 +19,7 @@ const (
 
 // pool is the set of workers of one role with its placement policy.
 type pool struct {
+	memory        *tier.Memory // behind the KV pools; nil: none
 	stage         uint8
 	kind          metrics.Pool
 	cfg           PoolConfig
@@ -98,6 +100,7 @@ func (s *Sim) addWorker(p *pool, state workerState) (*worker, error) {
 	for i := range w.ranks {
 		cfg := p.cfg.Rank
 		cfg.DPSize = p.cfg.DPSize
+		cfg.Memory, cfg.Worker = p.memory, w.id
 		cfg.MTPSeed += uint64(w.id)*uint64(p.cfg.DPSize) + uint64(i)
 		core, err := newCore(cfg)
 		if err != nil {
@@ -105,6 +108,7 @@ func (s *Sim) addWorker(p *pool, state workerState) (*worker, error) {
 		}
 		w.ranks[i].core = core
 		w.ranks[i].handoff = core.Handoff()
+		w.ranks[i].offload = core.Offload()
 		w.ranks[i].gauges = core.Gauges()
 		w.ranks[i].lastMs = s.nowMs
 	}
@@ -187,6 +191,9 @@ func (s *Sim) startPass(w *worker) (effect, inline bool, err error) {
 	}
 	if w.endMs > s.nowMs {
 		w.retries = 0
+		if w.pool.memory != nil {
+			w.pool.memory.BeginPass(w.id)
+		}
 		s.completions.push(w)
 		return true, false, nil
 	}

@@ -32,33 +32,34 @@ type KVEvents = *kv.Events
 
 // Sim is one run in progress.
 type Sim struct {
-	cfg         Config
-	nowMs       float64
-	startedMs   float64 // instant at which passes were started last
-	events      eventHeap
-	completions completions
-	slots       slots
-	collector   *metrics.Collector
-	src         workload.Source
-	prefill     *pool // nil when aggregated
-	decode      *pool // the aggregated pool, or the decode pool
-	pools       []*pool
-	parked      []*worker
-	routes      []routeBuf // stack of release lists, one per nesting depth
-	depth       int
-	exactTokens bool // keep token times per request: a cap may cut requests
-	splitEvents bool // stamp the events of every pass of a run by itself
-	gapMs       float64
-	gapN        int64
-	capMs       float64
-	arrived     int64
-	finished    int64
-	outstanding int // closed loop: arrived and not terminal
-	handoffs    handoffs
-	scaling     scaler
-	lifecycle   lifecycle
-	telemetry   sampler
-	steps       int64
+	cfg                    Config
+	nowMs                  float64
+	startedMs              float64 // instant at which passes were started last
+	events                 eventHeap
+	completions            completions
+	slots                  slots
+	collector              *metrics.Collector
+	src                    workload.Source
+	prefill                *pool // nil when aggregated
+	decode                 *pool // the aggregated pool, or the decode pool
+	pools                  []*pool
+	parked                 []*worker
+	routes                 []routeBuf // stack of release lists, one per nesting depth
+	depth                  int
+	exactTokens            bool // keep token times per request: a cap may cut requests
+	splitEvents            bool // stamp the events of every pass of a run by itself
+	gapMs                  float64
+	gapN                   int64
+	capMs                  float64
+	arrived                int64
+	finished               int64
+	outstanding            int // closed loop: arrived and not terminal
+	handoffs               handoffs
+	scaling                scaler
+	lifecycle              lifecycle
+	telemetry              sampler
+	poolEvents, hostEvents kv.Events // scratch of endTransfers
+	steps                  int64
 }
 
 // Result is what a run leaves.
@@ -158,7 +159,7 @@ func (s *Sim) nextInstants() (nextEventMs, tick float64) {
 	if t := s.events.top(); t != nil {
 		nextEventMs = min(nextEventMs, t.atMs)
 	}
-	nextEventMs = min(nextEventMs, s.handoffs.links.endMs(), s.scaling.armedMs)
+	nextEventMs = min(nextEventMs, s.handoffs.links.endMs(), s.scaling.armedMs, s.offloadMs())
 	return nextEventMs, tick
 }
 
@@ -193,6 +194,9 @@ func (s *Sim) drain() error {
 
 // round is one pass over the phases (spec replay-runtime 3.1, 3.2).
 func (s *Sim) round() (changed bool, err error) {
+	if changed, err = s.offloads(); err != nil {
+		return true, err
+	}
 	for len(s.completions.items) > 0 && s.completions.items[0].endMs == s.nowMs {
 		w := s.completions.items[0]
 		s.completions.remove(w)
@@ -200,6 +204,12 @@ func (s *Sim) round() (changed bool, err error) {
 			return true, err
 		}
 		changed = true
+	}
+	if c, err := s.offloads(); c || err != nil {
+		changed = true
+		if err != nil {
+			return true, err
+		}
 	}
 	if c, err := s.dueEvents(); c || err != nil {
 		changed = true
@@ -326,6 +336,7 @@ func (s *Sim) result() *Result {
 		Unreleased:          max(0, s.src.Total()-s.arrived),
 		PlannerDetails:      s.cfg.Scaling != nil && s.cfg.Observers.Tick != nil,
 	}
+	s.offloadTotals(&t)
 	if s.prefill != nil {
 		t.PrefillWorkerSeconds = s.prefill.workerMs / 1000
 		t.PrefillGPUs = s.prefill.cfg.GPUsPerWorker

@@ -25,6 +25,7 @@ const runLimit = 64
 type rank struct {
 	core           engine.Core
 	handoff        engine.Handoff
+	offload        engine.Offload // nil without memory behind the KV pool
 	pass           engine.Pass
 	ran            bool                   // took part in the pass in flight
 	rawMs          []float64              // [pass] of a run, ms as the model answers

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/dynosweep/dynosweep/planner"
+	"github.com/dynosweep/dynosweep/sim/tier"
 	"github.com/dynosweep/dynosweep/sim/timing"
 	"github.com/dynosweep/dynosweep/sim/timing/aic"
 	"github.com/dynosweep/dynosweep/sim/workload"
@@ -54,12 +55,35 @@ func (in *Inputs) Source(run *scenario.Run) (workload.Source, error) {
 	if s, ok := run.Synthetic(); ok {
 		return s.NewSource(run.BlockSize())
 	}
-	t, err := in.Trace(run.Workload.Trace)
+	t, err := in.runTrace(run)
 	if err != nil {
 		return nil, err
 	}
 	d, _ := run.Drive()
 	return t.NewSource(d)
+}
+
+// runTrace loads the trace of a run, with what its memory behind the KV pools needs.
+func (in *Inputs) runTrace(run *scenario.Run) (*trace.Trace, error) {
+	t := *run.Workload.Trace
+	t.Load.Contents = run.Offloads()
+	return in.Trace(&t)
+}
+
+// hasher names the blocks of a run's prompts for memory behind the KV pools; nil if
+// there is none or the blocks have no names.
+func (in *Inputs) hasher(run *scenario.Run) (tier.Hasher, error) {
+	if _, synthetic := run.Synthetic(); synthetic || !run.Offloads() {
+		return nil, nil
+	}
+	t, err := in.runTrace(run)
+	if err != nil {
+		return nil, err
+	}
+	if h, err := t.Hasher(run.BlockSize()); h != nil || err != nil {
+		return h, err
+	}
+	return nil, nil
 }
 
 // profile returns a loaded timing profile: of an .npz file, or fitted to a

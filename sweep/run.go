@@ -71,8 +71,8 @@ func (e *InputError) Is(target error) bool { return target == document.ErrInput 
 // Execute runs one configuration to its end. Wall time in the summary counts from
 // when its input files are parsed and its timing tables are loaded.
 func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w RunOptions) (*Outcome, error) {
-	if t := run.Workload.Trace; t != nil {
-		if _, err := in.Trace(t); err != nil {
+	if run.Workload.Trace != nil {
+		if _, err := in.runTrace(run); err != nil {
 			return nil, &InputError{err}
 		}
 	}
@@ -90,6 +90,9 @@ func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w RunOptions) (
 		src = &prefix{src, w.Requests}
 	}
 	cfg.Source = src
+	if cfg.Hasher, err = in.hasher(run); err != nil {
+		return nil, &InputError{err}
+	}
 	out := &Outcome{Blocks: Blocks{cfg.Prefill.Rank.Blocks, cfg.Decode.Rank.Blocks}}
 	if run.Planner != nil {
 		if out.Policy, err = planner.New(run.Planner.Config, engines(run, &cfg)); err != nil {

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/dynosweep/dynosweep/sim/timing"
+import (
+	"github.com/dynosweep/dynosweep/sim/tier"
+	"github.com/dynosweep/dynosweep/sim/timing"
+)
 
 // Config is everything one rank is built from, complete: the core never asks
 // whether a value was set (spec engine-args). Unlimited counts are 0.
@@ -25,8 +28,10 @@ type Config struct {
 	SGLang                  SGLangConfig
 	DPSize                  int // ranks of the worker this rank belongs to
 	Timing                  timing.Model
-	WantEvents              bool // somebody listens to KV events
-	WantMetrics             bool // somebody reads forward-pass metrics
+	Memory                  *tier.Memory // behind the KV pools of the role; nil: none
+	Worker                  int32        // whose rank it is
+	WantEvents              bool         // somebody listens to KV events
+	WantMetrics             bool         // somebody reads forward-pass metrics
 }
 
 // SGLangConfig is the engine.sglang object (spec engine-sglang 3), complete.

@@ -71,6 +71,7 @@ type Signal struct {
 type Admission struct {
 	Req    int32
 	Reused int32 // prompt (and, after a preemption, own) tokens found in the cache
+	Device int32 // those of them found in the KV pool itself, the others came from behind it
 }
 
 // Stall says what a pass without visible effect asks for (spec replay-runtime 4.3,
@@ -164,6 +165,9 @@ type Core interface {
 	Reporter
 	// Handoff returns the disaggregated side of the core; nil if it has none.
 	Handoff() Handoff
+	// Offload returns the side of the core that uses memory behind its KV pool; nil if
+	// it has none.
+	Offload() Offload
 }
 
 // Scheduler takes requests and does passes.
@@ -240,4 +244,16 @@ type Destination interface {
 	// computed; it enters at the next pass.
 	Activate(req int32, ev *kv.Events)
 	CancelDestination(req int32, ev *kv.Events)
+}
+
+// Offload is the side of a core that copies KV blocks to slower memory and loads them
+// back (spec kv-offload).
+type Offload interface {
+	// EndPass submits the copies that the pass prepared. It is called at its end.
+	EndPass(nowMs float64)
+	// Waits reports whether the end of a transfer can change what the next pass does.
+	Waits() bool
+	// TakeEvents swaps the events of the KV pool and of the host memory since the last
+	// call into pool and host, and reports whether a transfer of the rank ended.
+	TakeEvents(pool, host *kv.Events) bool
 }

@@ -18,6 +18,11 @@ func (p *Pool) evict(n int, ev *Events) {
 		k := min(int32(n), int32(pg.length[top]))
 		n -= int(k)
 		p.shorten(head, k)
+		if p.tracks {
+			for s := head; s > head-k; s-- {
+				p.evicted = append(p.evicted, s)
+			}
+		}
 		places := uint8(1<<(top+1) - 1<<(top+1-k))
 		if pg.loose || pg.copied&places != 0 {
 			for s := head; s > head-k; s-- {

@@ -33,6 +33,8 @@ type Pool struct {
 	rings    []ring // [slot], made for the first copy
 	unused   int32  // first unused loose slot, chained by next; 0: none
 	gains    uint64
+	tracks   bool    // keep the slots of evicted blocks
+	evicted  []int32 // by the latest Acquire
 }
 
 // NewPool returns a pool of capacity free blocks.
@@ -56,6 +58,13 @@ func (p *Pool) Free() int { return p.free }
 // identity, an inactive block taken, a copy that steps in for an evicted one. While
 // it stands still, the held hits of a prompt can only become fewer.
 func (p *Pool) Gains() uint64 { return p.gains }
+
+// TrackEvicted makes Evicted answer.
+func (p *Pool) TrackEvicted() { p.tracks = true }
+
+// Evicted are the slots whose blocks the latest Acquire gave to its caller, in order,
+// as its last new ones.
+func (p *Pool) Evicted() []int32 { return p.evicted }
 
 // Find appends to slots the oldest copies of the n identities from id on, up to
 // the first that has none.
@@ -102,6 +111,7 @@ func (p *Pool) Acquire(prefix []int32, fresh int, ev *Events) bool {
 		}
 	}
 	evict := max(0, fresh-p.free)
+	p.evicted = p.evicted[:0]
 	if evict > p.inactive-cold {
 		return false
 	}
@@ -122,6 +132,17 @@ func (p *Pool) Acquire(prefix []int32, fresh int, ev *Events) bool {
 		p.evict(evict, ev)
 	}
 	return true
+}
+
+// CanAcquire reports whether Acquire would succeed.
+func (p *Pool) CanAcquire(prefix []int32, fresh int) bool {
+	cold := 0
+	for _, s := range prefix {
+		if !p.Held(s) {
+			cold++
+		}
+	}
+	return max(0, fresh-p.free) <= p.inactive-cold
 }
 
 // Cache gives n private blocks of the caller the identities from id on and appends

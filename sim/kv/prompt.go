@@ -39,6 +39,9 @@ type Prompt struct {
 	Base   BlockID  // PrivateBase of the owner
 }
 
+// Owner is the owner of the prompt's private range.
+func (p *Prompt) Owner() int64 { return int64(p.Base&^Private) >> privateBits }
+
 // Block returns the identity of full block i.
 func (p *Prompt) Block(i int) BlockID {
 	if i < int(p.Shared) {

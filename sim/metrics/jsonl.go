@@ -137,6 +137,10 @@ func (r *Record) appendLengths(b []byte, d *Detail) []byte {
 	b = appendInt(appendName(b, "requested_output_length"), int64(r.Requested))
 	b = appendInt(appendName(b, "output_length"), int64(r.Output))
 	b = appendInt(appendName(b, "reused_input_tokens"), int64(r.ReusedInput()))
+	if r.Tiered {
+		b = appendInt(appendName(b, "first_admission_g1_reused_input_tokens"), int64(r.FirstDevice))
+		b = appendInt(appendName(b, "first_admission_host_reused_input_tokens"), int64(r.FirstReused-r.FirstDevice))
+	}
 	b = appendID(appendName(b, "prefill_worker_idx"), d.PrefillScheduler)
 	return appendID(appendName(b, "decode_worker_idx"), d.DecodeScheduler)
 }
@@ -218,6 +222,10 @@ func (a *Admission) appendJSON(b []byte, ordinal int) []byte {
 	b = appendString(appendName(b, "pool"), a.Pool.String())
 	b = appendFloat(appendName(b, "at_ms"), a.AtMs)
 	b = appendInt(appendName(b, "reused_input_tokens"), int64(a.Reused))
+	if a.Tiered {
+		b = appendInt(appendName(b, "g1_reused_input_tokens"), int64(a.Device))
+		b = appendInt(appendName(b, "host_reused_input_tokens"), int64(a.Reused-a.Device))
+	}
 	b = appendBool(appendName(b, "is_readmission"), a.PoolOrdinal > 0)
 	return append(b, '}')
 }

@@ -63,7 +63,7 @@ func loadKeys() []Key {
 	return []Key{
 		{Name: "kv_eviction_policy", Kind: Text, Meaning: "order in which unused KV blocks are evicted",
 			text: func(*Summary) string { return "lru" }},
-		{Name: "committed_prefill_tokens", Unit: "tokens", Meaning: "prefill tokens of completed passes of all workers, recomputation included",
+		{Name: committedKey, Unit: "tokens", Meaning: "prefill tokens of completed passes of all workers, recomputation included",
 			get: func(s *Summary) float64 { return float64(s.CommittedPrefill) }},
 		{Name: "num_requests", Unit: "requests", Meaning: "requests that arrived",
 			get: func(s *Summary) float64 { return float64(s.Requests) }},
@@ -133,7 +133,12 @@ func rateKeys() []Key {
 }
 
 // lastTrajectoryKey is the key that Totals.Agentic follow.
-const lastTrajectoryKey = "p50_trajectory_e2e_latency_ms"
+const (
+	// committedKey is the key that the blocks of memory behind KV pools follow.
+	committedKey = "committed_prefill_tokens"
+
+	lastTrajectoryKey = "p50_trajectory_e2e_latency_ms"
+)
 
 func agenticKeys() []Key {
 	k := []Key{

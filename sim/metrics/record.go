@@ -49,6 +49,8 @@ type Record struct {
 	Output        int32 // tokens emitted so far
 	Reused        int32 // max over all admissions, both pools
 	FirstReused   int32 // at the first admission
+	FirstDevice   int32 // those of FirstReused found in the KV pool itself, if Tiered
+	Tiered        bool  // something is behind the KV pool
 	Admissions    int32
 	Status        Status
 	Reason        string    // why it was rejected or failed, "" otherwise
@@ -100,6 +102,8 @@ type Admission struct {
 	PoolOrdinal int32
 	AtMs        float64
 	Reused      int32
+	Device      int32 // those of Reused found in the KV pool itself, if Tiered
+	Tiered      bool
 }
 
 // Reset makes r ready for a new request and keeps its buffers.

@@ -29,6 +29,12 @@ func (s *Summary) appendFields(b []byte) ([]byte, error) {
 			continue
 		}
 		b = k.append(appendName(b, k.Name), s)
+		if k.Name == committedKey {
+			var err error
+			if b, err = s.appendOffload(b); err != nil {
+				return b, err
+			}
+		}
 		if k.Name != lastTrajectoryKey {
 			continue
 		}
@@ -90,4 +96,17 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	b.WriteByte('\n')
 	_, err = b.WriteTo(w)
 	return err
+}
+
+// appendOffload appends what only runs with memory behind their KV pools have.
+func (s *Summary) appendOffload(b []byte) (_ []byte, err error) {
+	if s.Totals.G2Domains != nil {
+		if b, err = appendAny(appendName(b, "g2_domains"), s.Totals.G2Domains); err != nil {
+			return b, err
+		}
+	}
+	if s.Totals.G3 != nil {
+		b, err = appendAny(appendName(b, "g3_offload"), s.Totals.G3)
+	}
+	return b, err
 }

@@ -11,9 +11,12 @@ type Totals struct {
 	PrefillWorkerSeconds, DecodeWorkerSeconds float64 // provisioned; aggregated: decode
 	PrefillGPUs, DecodeGPUs                   int     // per worker; aggregated: prefill 0
 	WallMs                                    float64
-	Unreleased                                int64   // requests never offered: the time limit came first, or their session or play had failed
-	Agentic                                   []Field // more keys of an agentic run, after the trajectories
-	PlannerDetails                            bool    // a Planner ran and its ticks were kept
+	Unreleased                                int64      // requests never offered: the time limit came first, or their session or play had failed
+	Agentic                                   []Field    // more keys of an agentic run, after the trajectories
+	PlannerDetails                            bool       // a Planner ran and its ticks were kept
+	G2Domains                                 []G2Domain // host memories that all workers share
+	G3                                        *G3Offload // with a tier behind the host memory
+	Tiers                                     []Tier     // behind the KV pools, nearest first
 }
 
 // Field is one more key of the report; Value is marshalled as JSON.
@@ -51,9 +54,10 @@ type Coverage struct {
 	CapturePlannerDetails bool              `json:"capture_planner_details"`
 	PerRequestRecords     int64             `json:"per_request_records"`
 	Outcomes              Outcomes          `json:"outcomes"`
-	QueueMs               Stats             `json:"queue_ms"`       // arrival to first admission
-	KVOccupancy           map[string]PoolKV `json:"kv_occupancy"`   // by pool, those that reported any
-	PeakInFlight          int64             `json:"peak_in_flight"` // requests that arrived and had not ended
+	QueueMs               Stats             `json:"queue_ms"`           // arrival to first admission
+	KVOccupancy           map[string]PoolKV `json:"kv_occupancy"`       // by pool, those that reported any
+	PeakInFlight          int64             `json:"peak_in_flight"`     // requests that arrived and had not ended
+	KVTiers               []Tier            `json:"kv_tiers,omitempty"` // behind the KV pools, nearest first
 }
 
 // Outcomes counts every request that arrived once. Preempted counts events, not
@@ -134,7 +138,7 @@ func share(part, whole int64) float64 {
 func (c *Collector) coverage(t Totals) Coverage {
 	v := Coverage{
 		CapturePerRequest: c.opt.Capture, CapturePlannerDetails: t.PlannerDetails,
-		PerRequestRecords: int64(len(c.records)), QueueMs: c.queue.Stats(), PeakInFlight: c.peak,
+		PerRequestRecords: int64(len(c.records)), QueueMs: c.queue.Stats(), PeakInFlight: c.peak, KVTiers: t.Tiers,
 		KVOccupancy: map[string]PoolKV{},
 		Outcomes: Outcomes{Completed: c.succeeded, Unfinished: c.arrived - c.ended,
 			Unreleased: t.Unreleased, Preempted: c.preempted},

@@ -34,15 +34,15 @@ var (
 		"aic_tp_size", "aic_moe_tp_size", "aic_moe_ep_size", "aic_attention_dp_size",
 		"aic_gemm_dtype", "aic_moe_dtype", "aic_fmha_dtype", "aic_kv_cache_dtype", "aic_comm_dtype"}
 	// offloadKeys are refused by name wherever they stand.
-	offloadKeys = []string{"kv_cache_groups", "kv_cache_capacity_bytes", "native_host_offload",
-		"state_cache", "prefix_match_unit", "g3_offload", "g1_backend", "num_g2_blocks",
+	offloadKeys = []string{"kv_cache_groups", "kv_cache_capacity_bytes",
+		"state_cache", "prefix_match_unit", "g1_backend", "num_g2_blocks",
 		"num_g3_blocks", "enable_g4_storage", "offload_batch_size", "bandwidth_g1_to_g2_gbps",
 		"bandwidth_g2_to_g1_gbps", "bandwidth_g2_to_g3_gbps", "bandwidth_g3_to_g2_gbps"}
 )
 
 // flatKeys are the keys of the flat form.
 var flatKeys = slices.Concat([]string{"engine_type"}, engineKeys, launchKeys[1:9], dynamoKeys, aicFlatKeys,
-	[]string{"is_prefill", "is_decode", "planner_profile_data", "has_perf_model"}, offloadKeys[6:])
+	[]string{"is_prefill", "is_decode", "planner_profile_data", "has_perf_model"}, offloadKeys[4:])
 
 const (
 	engineWant = "struct EngineConfig"
@@ -109,7 +109,7 @@ func nestedFromFlat(f *document.Faults, n *document.Node, keys []string) *docume
 		v := m.Items[i]
 		switch {
 		case slices.Contains(offloadKeys, key):
-			f.Invalid(v, key+" is not supported: KV offload is not simulated")
+			f.Invalid(v, key+" is not supported: KV offload takes native_host_offload and g3_offload")
 		case key == "engine_type", key == "backend":
 			if eng.Get("backend") != nil {
 				f.Malformed(v, "duplicate field `backend`: engine_type and backend are the same")
@@ -331,6 +331,7 @@ type launchDoc struct {
 	conservativeness               document.Opt[float64]
 	queuePolicy                    document.Opt[int]
 	timing                         timingDoc
+	offload                        offloadDoc
 }
 
 var fractionKeys = engine.FractionKeys()
@@ -367,12 +368,10 @@ func (d *launchDoc) engineFields(e document.Mapping) {
 	d.transfer(e)
 	events, ids := e.Bool("emit_kv_events"), e.Bool("emit_kv_token_ids")
 	e.Require(!ids.Value || events.Value, "emit_kv_token_ids", "emit_kv_token_ids requires emit_kv_events")
-	if c := e.Uint64("kv_cache_bytes_per_token", document.OrNull); c.Set {
-		e.Require(c.Value > 0, "kv_cache_bytes_per_token", "kv_cache_bytes_per_token must be positive")
-	}
+	d.offload = readOffload(e)
 	for i, key := range e.Keys {
 		if slices.Contains(offloadKeys, key) {
-			e.Faults.Invalid(e.Items[i], key+" is not supported: KV offload is not simulated")
+			e.Faults.Invalid(e.Items[i], key+" is not supported: KV offload takes native_host_offload and g3_offload")
 		}
 	}
 	d.timing = readTimingModel(e.Faults, e.Get("timing_model"))

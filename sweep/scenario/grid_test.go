@@ -221,7 +221,7 @@ func TestSweepRefusals(t *testing.T) {
 		{small + "engine:\n  max_num_seqs: [4, four]\n", "s.yaml:3: engine.max_num_seqs[1]: invalid type: string \"four\", expected a whole number from 0"},
 		{small + "engine: {timing_model: {type: polynomial}}\ntiming: {type: polynomial}\n", "engine.timing_model: timing and timing_model are given"},
 		{small + "engine: {block_size: 1}\n", "vLLM/TRT-LLM block_size must be at least two"},
-		{small + "engine: {native_host_offload: {}}\n", "native_host_offload is not supported"},
+		{small + "engine: {native_host_offload: {}}\n", "engine.native_host_offload: missing field `num_host_blocks`"},
 		{small + "topology: {mode: aggregated, decode_workers: 2}\n", "topology.decode_workers: unknown field `decode_workers`, expected `mode` or `workers`"},
 		{small + "---\nname: other\n", "s.yaml:3: a second YAML document: a file holds one"},
 		{small + "seeds: []\n", "s.yaml:2: seeds: an empty list: give at least one value"},

@@ -102,7 +102,7 @@ func flatReference() []Key {
 	for _, d := range []string{"gemm", "moe", "fmha", "kv_cache", "comm"} {
 		keys = append(keys, Key{"aic_" + d + "_dtype", "string or null", "null", "Number format; null: the checkpoint's."})
 	}
-	for _, k := range offloadKeys[6:] {
+	for _, k := range offloadKeys[4:] {
 		keys = append(keys, Key{k, "", "", "Refused: KV offload is not simulated."})
 	}
 	return keys

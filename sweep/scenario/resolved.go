@@ -134,6 +134,7 @@ func (r *Role) engine(f form) resolved.Engine {
 			e.SGLang.SchedulePolicy = schedulePolicies[1]
 		}
 	}
+	r.resolveOffload(&e)
 	if c.NextN > 0 {
 		e.NextN, e.AcceptRates = c.NextN, r.AcceptRates
 		if r.MTPSeedGiven {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/tier"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
 
@@ -25,9 +26,10 @@ type Role struct {
 	Timing          Timing
 	Capacity        *Capacity // asked when Rank.Blocks is 0
 	Transfer        KVTransfer
-	AcceptRates     string // normalised list, "" without speculative decoding
-	QueuePolicy     string // dynamo.router_queue_policy, "" not set
-	Hardware        string // system of the GPUs, where a document names it beside timing and capacity
+	Offload         *tier.Config // memory behind the KV pool; nil: none
+	AcceptRates     string       // normalised list, "" without speculative decoding
+	QueuePolicy     string       // dynamo.router_queue_policy, "" not set
+	Hardware        string       // system of the GPUs, where a document names it beside timing and capacity
 	// BlocksGiven and MTPSeedGiven tell written values from defaults, for the
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
@@ -94,6 +96,7 @@ func (d *launchDoc) complete() *Role {
 	d.sglangRules(c)
 	d.parallelism(r)
 	d.timingRules(r)
+	d.offloading(r)
 	if d.queuePolicy.Set {
 		r.QueuePolicy = queuePolicies[d.queuePolicy.Value]
 	}

@@ -170,6 +170,11 @@ func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, e
 	return cfg, err
 }
 
+// Offloads reports whether some role has memory behind its KV pools.
+func (r *Run) Offloads() bool {
+	return r.Decode.Offload != nil || r.Prefill != nil && r.Prefill.Offload != nil
+}
+
 func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolConfig, error) {
 	rank := role.Rank
 	if rank.NextN > 0 && !role.MTPSeedGiven {
@@ -184,7 +189,7 @@ func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolCon
 	}
 	rank.Timing, rank.Blocks = model, blocks
 	return sim.PoolConfig{Workers: workers, DPSize: role.DPSize, GPUsPerWorker: role.GPUs(),
-		Rank: rank, StartupMs: role.StartupMs}, nil
+		Rank: rank, StartupMs: role.StartupMs, Offload: role.Offload}, nil
 }
 
 // resolve returns the timing model and the number of KV blocks of a rank.

@@ -138,6 +138,9 @@ func (c *Core) Runnable() bool {
 	return c.waiting.n > 0 || len(c.running) > 0 || len(c.handoff.ready) > 0 || c.deferredPasses > 0
 }
 
+// Offload returns nil: this core has no memory behind its pool.
+func (c *Core) Offload() engine.Offload { return nil }
+
 // Drained reports whether the rank holds nothing at all.
 func (c *Core) Drained() bool { return !c.Runnable() && c.handoff.empty() }
 

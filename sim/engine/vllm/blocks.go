@@ -7,13 +7,17 @@ func (c *Core) blocksToComplete(r *request) int { return int(ceil(r.total, c.blo
 
 // grow gives r the blocks of its first target tokens, the first ones from reuse.
 // False, with nothing changed, if the pool cannot.
-func (c *Core) grow(r *request, target int32, reuse []int32) bool {
+func (c *Core) grow(s int32, target int32, reuse []int32) bool {
+	r := c.reqs.At(s)
 	to := ceil(target, c.blockSize)
 	if to <= r.blocks {
 		return true
 	}
 	if !c.pool.Acquire(reuse, int(to-r.blocks)-len(reuse), c.p.ev) {
 		return false
+	}
+	if c.offload != nil && len(c.pool.Evicted()) > 0 {
+		c.gaveOut(s, int(r.blocks)+len(reuse))
 	}
 	if len(reuse) > 0 {
 		c.openList(r)
@@ -131,6 +135,9 @@ func (c *Core) preempt(s int32) {
 	r := c.reqs.At(s)
 	c.leaveRunning(s)
 	c.release(r)
+	if c.offload != nil {
+		c.offload.preempt(s)
+	}
 	r.status, r.computed = preempted, 0
 	c.enqueue(s, c.wait.head)
 	c.preemptions++

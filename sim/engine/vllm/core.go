@@ -104,6 +104,7 @@ type Core struct {
 	members          []int32 // ids in a decode run
 
 	handoff handoff
+	offload *offload // nil without memory behind the pool
 }
 
 var _ engine.Core = (*Core)(nil)
@@ -150,6 +151,7 @@ func NewVariant(cfg engine.Config, v Variant) (*Core, error) {
 		maxSeqs: cfg.MaxNumSeqs, maxTokens: cfg.MaxNumBatchedTokens,
 		pool: kv.NewPool(cfg.Blocks), step: -1}
 	c.reqs.Allocate() // 0 is none
+	c.offload = c.newOffload(&cfg)
 	if c.maxSeqs == 0 {
 		c.maxSeqs = unlimited
 	}
@@ -240,6 +242,9 @@ func (c *Core) free(s int32) {
 	if r := c.reqs.At(s); r.total == r.prompt {
 		c.tokenless--
 	}
+	if c.offload != nil {
+		c.offload.forget(s)
+	}
 	*c.reqs.At(s) = request{}
 	c.reqs.Release(s)
 }
@@ -248,7 +253,9 @@ func (c *Core) free(s int32) {
 func (c *Core) Runnable() bool { return c.wait.n > 0 || len(c.running) > 0 }
 
 // Drained reports that nothing is left, handoff included.
-func (c *Core) Drained() bool { return !c.Runnable() && c.handoff.empty() }
+func (c *Core) Drained() bool {
+	return !c.Runnable() && c.handoff.empty() && (c.offload == nil || !c.offload.memory.Busy(c.offload.rank))
+}
 
 // EndGroup does nothing: this core follows no other rank.
 func (c *Core) EndGroup(engine.GroupPass) {}

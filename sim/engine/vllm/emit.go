@@ -15,7 +15,7 @@ func (c *Core) emit(nowMs float64) {
 		c.finishTokenless()
 	}
 	out := c.p.out
-	out.EndMs = nowMs + c.prefillMs()
+	out.EndMs = c.computeMs(nowMs) + c.prefillMs()
 	out.ModelWork = c.p.scheduled > 0
 	if c.sampler == nil {
 		c.append()

@@ -37,7 +37,7 @@ func (c *Core) Run(limit int) engine.Run {
 		context += int64(r.length)
 		limit = min(limit, int(r.total-r.length)-1)
 	}
-	if limit < 1 || !c.headStays() {
+	if limit < 1 || c.offload != nil && c.hasOpenCursor() || !c.headStays() {
 		return engine.Run{}
 	}
 	passes, grown := c.affordable(limit)
@@ -67,6 +67,9 @@ func (c *Core) growth(passes int) int {
 func (c *Core) affordable(passes int) (n, blocks int) {
 	blocks = c.growth(passes)
 	supply := c.pool.Capacity() - c.pool.Active()
+	if c.offload != nil && c.offload.stores > 0 && !c.offload.holds {
+		supply = c.pool.Free() // a pass that evicts may have to wait for a store
+	}
 	if blocks <= supply {
 		return passes, blocks
 	}
@@ -83,6 +86,9 @@ func (c *Core) affordable(passes int) (n, blocks int) {
 
 // headStays reports that no pass of a decode run can admit or reject anybody.
 func (c *Core) headStays() bool {
+	if c.offload != nil {
+		return c.queueStays()
+	}
 	s := c.head()
 	if s == 0 || len(c.running) >= c.maxSeqs {
 		return true

@@ -50,8 +50,14 @@ func (c *Core) Pass(nowMs float64, step int64, out *engine.Pass) {
 	c.step = step
 	c.p = pass{out: out, ev: c.events(&out.Events), budget: c.maxTokens,
 		deferred: c.defers(step), hits: c.p.hits[:0], rejected: c.p.rejected[:0]}
+	if c.offload != nil {
+		c.offload.beginPass(nowMs)
+	}
 	c.scheduleRunning()
 	c.admit()
+	if c.offload != nil {
+		c.prepareStores()
+	}
 	if !c.p.deferred && !c.p.preempted {
 		c.admissionBlocked = c.wait.n > 0
 	}
@@ -145,6 +151,9 @@ func (c *Core) scheduleDecode(r *request) bool {
 func (c *Core) admit() {
 	for !c.p.preempted && len(c.running) < c.maxSeqs {
 		s := c.head()
+		if c.offload != nil {
+			s = c.nextCandidate()
+		}
 		if s == 0 {
 			return
 		}
@@ -158,7 +167,17 @@ func (c *Core) admit() {
 		cached := 0
 		if r.computed == 0 { // else a destination: its prompt is here
 			var fits bool
-			if cached, fits = c.fits(s); !fits {
+			if c.offload != nil {
+				var l look
+				if cached, l = c.lookBehind(s); l == wait {
+					c.offload.after = s
+					continue
+				}
+				fits = l == admissible
+			} else {
+				cached, fits = c.fits(s)
+			}
+			if !fits {
 				return
 			}
 			if c.p.deferred && int(r.length)-cached > 1 {
@@ -277,7 +296,7 @@ func (c *Core) schedule(s int32, cached int) verdict {
 	if cached > 0 {
 		reuse = c.p.hits
 	}
-	for !c.grow(r, target, reuse) {
+	for !c.grow(s, target, reuse) {
 		victim := c.victim()
 		if victim == 0 {
 			return blocked
@@ -320,5 +339,9 @@ func (c *Core) enterRunning(s int32, cached int) {
 	r.status = running
 	c.running = append(c.running, s)
 	c.blocksOwed += c.blocksToComplete(r)
-	c.p.out.Admissions = append(c.p.out.Admissions, engine.Admission{Req: r.id, Reused: int32(cached)})
+	device := int32(cached)
+	if c.offload != nil {
+		device = c.offload.admitted(s)
+	}
+	c.p.out.Admissions = append(c.p.out.Admissions, engine.Admission{Req: r.id, Reused: int32(cached), Device: device})
 }

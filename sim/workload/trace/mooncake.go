@@ -195,6 +195,7 @@ type builder struct {
 	lineOf    []int32          // [turn in file order]
 	lastMs    []float64        // [session], timestamp seen last; NaN: none
 	byName    map[string]int32 // named sessions
+	contents  bool
 }
 
 // extraKey tells extras without output tokens apart.
@@ -208,7 +209,7 @@ type extraKey struct {
 func newBuilder(o LoadOptions, ids int64) *builder {
 	ids = min(ids, 1<<24)
 	rows := ids / 16
-	return &builder{chain: newInterner(ids * 2 / 3), t: &Trace{format: o.Format, blockSize: o.BlockSize,
+	return &builder{contents: o.Contents, chain: newInterner(ids * 2 / 3), t: &Trace{format: o.Format, blockSize: o.BlockSize,
 		sessions: make([]traceSession, 0, rows), turns: make([]traceTurn, 0, rows),
 		extras: make([]turnExtra, 1), nodes: make([]uint32, 0, ids)}}
 }
@@ -222,6 +223,9 @@ func (b *builder) addTurn(line int, ids []uint64, input, output int32, delayMs f
 	for _, id := range ids {
 		node := b.chain.next(parent, id)
 		t.nodes = append(doubled(t.nodes), node)
+		if b.contents && int(node) == len(t.ids) {
+			t.ids = append(doubled(t.ids), id)
+		}
 		if t.format != MooncakeDelta {
 			parent = node
 		}

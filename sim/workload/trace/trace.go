@@ -78,6 +78,8 @@ type LoadOptions struct {
 	SharedPrefixRatio float64
 	PrefixGroups      int
 	WekaTimestamps    WekaTimestamps
+	// Contents keeps what Trace.Hasher needs.
+	Contents bool
 }
 
 // DefaultLoadOptions returns the options of a format that were not given.
@@ -99,6 +101,7 @@ type Trace struct {
 	turns     []traceTurn    // session-major; of a graph: nodes by request id
 	nodes     []uint32       // prefix-chain nodes of all turns; of a delta trace plain ids
 	extras    []turnExtra    // what few turns have; [0] is empty
+	ids       []uint64       // [node], its hash id, if loaded with Contents
 	order     []int32        // sessions by (start, index); nil: they are so already
 	multiTurn bool           // some session has more than one turn
 	anonymous bool           // open loop hides the sessions (context-free dynamo)
@@ -108,8 +111,9 @@ type Trace struct {
 	maxTokens                 int64  // most tokens of one request, or of one delta session
 	nodeCount                 uint32 // distinct nodes
 
-	mu    sync.Mutex
-	views map[int]*view // by engine block size
+	mu     sync.Mutex
+	views  map[int]*view // by engine block size
+	tokens []uint32      // [node], made at first use by Hasher
 }
 
 type traceSession struct {

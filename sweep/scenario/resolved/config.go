@@ -107,25 +107,52 @@ type Dynamo struct {
 // Engine is the scheduler's configuration. nil counts are unlimited, but for
 // NumGPUBlocks, which is nil while the role's Capacity is to be estimated.
 type Engine struct {
-	MTPSeed                 *uint64 `json:"aic_mtp_seed,omitempty"`
-	NextN                   int     `json:"aic_nextn,omitempty"`
-	AcceptRates             string  `json:"aic_nextn_accept_rates,omitempty"`
-	Backend                 string  `json:"backend"`
-	BlockSize               int     `json:"block_size"`
-	DecodeSpeedupRatio      float64 `json:"decode_speedup_ratio"`
-	EnableChunkedPrefill    bool    `json:"enable_chunked_prefill"`
-	EnablePrefixCaching     bool    `json:"enable_prefix_caching"`
-	MaxModelLen             *int    `json:"max_model_len"`
-	MaxNumBatchedTokens     *int    `json:"max_num_batched_tokens"`
-	MaxNumSeqs              *int    `json:"max_num_seqs"`
-	NumGPUBlocks            *int    `json:"num_gpu_blocks"`
-	PreemptionMode          string  `json:"preemption_mode,omitempty"`           // vllm
-	PrefillDecodeInterval   *int    `json:"prefill_decode_interval,omitempty"`   // sglang
-	PrefillScheduleInterval int     `json:"prefill_schedule_interval,omitempty"` // vllm
-	SGLang                  *SGLang `json:"sglang,omitempty"`
-	SpeedupRatio            float64 `json:"speedup_ratio"`
-	TimingModel             Timing  `json:"timing_model"`
-	WorkerType              string  `json:"worker_type"`
+	MTPSeed                 *uint64      `json:"aic_mtp_seed,omitempty"`
+	NextN                   int          `json:"aic_nextn,omitempty"`
+	AcceptRates             string       `json:"aic_nextn_accept_rates,omitempty"`
+	Backend                 string       `json:"backend"`
+	BlockSize               int          `json:"block_size"`
+	DecodeSpeedupRatio      float64      `json:"decode_speedup_ratio"`
+	EnableChunkedPrefill    bool         `json:"enable_chunked_prefill"`
+	EnablePrefixCaching     bool         `json:"enable_prefix_caching"`
+	G3Offload               *G3Offload   `json:"g3_offload,omitempty"`
+	KVCacheBytesPerToken    uint64       `json:"kv_cache_bytes_per_token,omitempty"` // with memory behind the KV pool
+	MaxModelLen             *int         `json:"max_model_len"`
+	MaxNumBatchedTokens     *int         `json:"max_num_batched_tokens"`
+	MaxNumSeqs              *int         `json:"max_num_seqs"`
+	NativeHostOffload       *HostOffload `json:"native_host_offload,omitempty"`
+	NumGPUBlocks            *int         `json:"num_gpu_blocks"`
+	PreemptionMode          string       `json:"preemption_mode,omitempty"`           // vllm
+	PrefillDecodeInterval   *int         `json:"prefill_decode_interval,omitempty"`   // sglang
+	PrefillScheduleInterval int          `json:"prefill_schedule_interval,omitempty"` // vllm
+	SGLang                  *SGLang      `json:"sglang,omitempty"`
+	SpeedupRatio            float64      `json:"speedup_ratio"`
+	TimingModel             Timing       `json:"timing_model"`
+	WorkerType              string       `json:"worker_type"`
+}
+
+// HostOffload is the engine.native_host_offload object (spec kv-offload 1). nil
+// bandwidths are without a cap.
+type HostOffload struct {
+	WriteGBps       float64  `json:"d2h_bandwidth_gbps"`
+	ReadGBps        float64  `json:"h2d_bandwidth_gbps"`
+	Layout          string   `json:"kv_layout_id,omitempty"`
+	LatencyMs       float64  `json:"latency_to_first_byte_ms"`
+	NumHostBlocks   int      `json:"num_host_blocks"`
+	Scope           string   `json:"scope"`
+	SharedWriteGBps *float64 `json:"shared_d2h_bandwidth_gbps,omitempty"`
+	SharedReadGBps  *float64 `json:"shared_h2d_bandwidth_gbps,omitempty"`
+}
+
+// G3Offload is the engine.g3_offload object.
+type G3Offload struct {
+	LatencyMs       float64  `json:"latency_to_first_byte_ms"`
+	NumG3Blocks     int      `json:"num_g3_blocks"`
+	ReadGBps        float64  `json:"read_bandwidth_gbps"`
+	Scope           string   `json:"scope"`
+	SharedReadGBps  *float64 `json:"shared_read_bandwidth_gbps,omitempty"`
+	SharedWriteGBps *float64 `json:"shared_write_bandwidth_gbps,omitempty"`
+	WriteGBps       float64  `json:"write_bandwidth_gbps"`
 }
 
 // SGLang is the engine.sglang object (spec engine-sglang 3).
