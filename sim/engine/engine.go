@@ -181,7 +181,7 @@ type Scheduler interface {
 	// source, no pending or reserved destination.
 	Drained() bool
 	// Pass does one pass starting at nowMs. step is the worker's group-pass
-	// counter for prefill_schedule_interval (spec engine-vllm 9.4).
+	// counter for prefill_schedule_interval (spec engine-vllm 9, item 4).
 	Pass(nowMs float64, step int64, p *Pass)
 	// EndGroup closes a group pass.
 	EndGroup(g GroupPass)
