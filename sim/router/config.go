@@ -9,6 +9,7 @@ import (
 // Config is the KV router's configuration, complete (spec kv-router 3).
 type Config struct {
 	OverlapCredit       float64 // blocks of prefill cost forgiven per cached block, >= 0
+	HostWeight          float64 // the same per block found in host memory behind the pool only, 0..1
 	CreditDecay         float64 // how fast the credit falls with a rank's backlog, >= 0
 	PrefillScale        float64 // factor of the prefill part of the cost, >= 0
 	ActiveRequestWeight float64 // blocks of cost per active request of the rank, >= 0
@@ -23,7 +24,7 @@ type Config struct {
 // DefaultConfig returns what an empty document means.
 func DefaultConfig() Config {
 	return Config{
-		OverlapCredit: 1, PrefillScale: 1,
+		OverlapCredit: 1, HostWeight: 0.75, PrefillScale: 1,
 		TrackActiveBlocks: true, AssumeKVReuse: true, TrackPrefillTokens: true,
 		Profile: singleClass(none, FCFS),
 	}

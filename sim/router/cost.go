@@ -12,6 +12,7 @@ type load struct {
 	blocks  int64 // D, active blocks and those that the request would add
 	live    int32 // Q, active requests
 	cached  int32 // leading cached blocks of the request
+	host    int32 // blocks after those in the host memory of the rank
 }
 
 // ask is what the cost takes from the request, and what all candidates share.
@@ -35,10 +36,13 @@ func (k *KV) costOf(l *load, a *ask) float64 {
 			excess := float64(l.prefill-a.least) / size
 			decay = 1 / (1 + float64(c.CreditDecay*(excess/a.requestBlocks)))
 		}
-		cached := int64(l.cached) * int64(k.blockSize)
+		cached := k.cachedTokens(l.cached, l.host)
 		raw = l.prefill + max(int64(a.isl)-cached, 0) + cached
 	}
 	credit := float64(float64(c.OverlapCredit*decay) * float64(l.cached))
+	if l.host > 0 {
+		credit += float64(k.hosts.weight * float64(l.host))
+	}
 	pre := max(float64(raw)/size-credit, 0)
 	cost := float64(c.PrefillScale*pre) + float64(l.blocks)
 	return cost + float64(c.ActiveRequestWeight*float64(l.live))

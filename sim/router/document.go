@@ -145,6 +145,7 @@ func (d *Document) Config(with Completion) (Config, error) {
 	k, c := d.keys, DefaultConfig()
 	c.Estimator = with.Estimator
 	c.OverlapCredit = k.Number("overlap_score_credit").Or(c.OverlapCredit)
+	c.HostWeight = k.Number("host_cache_hit_weight").Or(c.HostWeight)
 	c.CreditDecay = k.Number("overlap_score_credit_decay").Or(c.CreditDecay)
 	c.PrefillScale = k.Number("prefill_load_scale").Or(c.PrefillScale)
 	c.ActiveRequestWeight = k.Number("decode_active_request_weight").Or(c.ActiveRequestWeight)

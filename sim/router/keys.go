@@ -37,7 +37,7 @@ var activeKeys = []document.Key{
 
 // inertKeys have no effect on an offline replay (spec kv-router 3.2).
 var inertKeys = []document.Key{
-	{Name: "host_cache_hit_weight", Kind: document.Float, Range: share, Default: "0.75", Meaning: "0..1. No engine here caches on the host."},
+	{Name: "host_cache_hit_weight", Kind: document.Float, Range: share, Default: "0.75", Meaning: "0..1. Credit per block of a prompt that only host memory behind the KV pool has (native_host_offload)."},
 	{Name: "disk_cache_hit_weight", Kind: document.Float, Range: share, Default: "0.25", Meaning: "0..1. Nor on disk."},
 	{Name: "use_kv_events", Kind: document.Bool, Default: "true", Meaning: "Events are always used."},
 	{Name: "durable_kv_events", Kind: document.Bool, Default: "false", Meaning: "`true` is refused."},

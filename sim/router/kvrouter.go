@@ -31,6 +31,7 @@ var errNoEndpoints = errors.New("no endpoints")
 // queue (spec kv-router). It starts without workers. A booked or queued request's
 // prompt nodes must stay readable until its terminal signal.
 type KV struct {
+	hosts       hosts  // host memory behind the KV pools
 	cfg         Config // of this side
 	side        Side
 	blockSize   int32
@@ -98,6 +99,7 @@ func NewKV(o Options) (*KV, error) {
 		k.book.tracking = unshared
 	}
 	k.index = k.book.index
+	k.hosts.weight = cfg.HostWeight
 	k.preparePick()
 	return k, nil
 }
@@ -130,11 +132,13 @@ func (k *KV) overlaps(r Request) {
 		return
 	}
 	k.index.match(r.Prompt, r.ISL/k.blockSize, &k.cached, nil)
+	k.hosts.match(k, r.Prompt, r.ISL/k.blockSize)
 }
 
 // bestCached is the largest number of a request's tokens cached at a candidate.
 func (k *KV) bestCached(isl int32) int64 {
-	return min(int64(k.cached.most(k.eligibleSet))*int64(k.blockSize), int64(isl))
+	tokens, _ := k.bestOverlap()
+	return min(tokens, int64(isl))
 }
 
 // enqueue makes a request wait, with what k.cached holds; an error if a limit of
@@ -150,8 +154,9 @@ func (k *KV) enqueue(class int, cached int64, r Request, nowMs float64) error {
 	cost := max(int64(r.ISL)-cached, 1)
 	*p = pending{strict: r.StrictPriority, class: int32(class), isl: r.ISL, cost: cost, cached: cached,
 		score:  score(k.queue.classes[class].Policy, r.Priority, nowMs/1000, cost),
-		prompt: *r.Prompt, overlap: p.overlap}
+		prompt: *r.Prompt, overlap: p.overlap, hosts: p.hosts}
 	k.cached.freeze(&p.overlap)
+	p.hosts = append(p.hosts[:0], k.hosts.extend...)
 	k.queue.push(r.ID)
 	return nil
 }
@@ -167,12 +172,13 @@ func (k *KV) admit(req, isl int32, p *kv.Prompt, nowMs float64) (Route, error) {
 		return Route{}, err
 	}
 	k.book.admit(admission{req: req, slot: l.slot, isl: isl, blocks: isl / k.blockSize,
-		cached: int64(l.cached) * int64(k.blockSize)}, p, nowNs)
+		cached: k.cachedTokens(l.cached, l.host)}, p, nowNs)
 	k.loaded(l.slot)
 	k.check()
 	at := k.book.ranks[l.slot].Rank
-	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: l.cached,
-		BestBlocks: k.cached.most(k.eligibleSet), ISLBlocks: ceilDiv(isl, k.blockSize)}, nil
+	_, best := k.bestOverlap()
+	return Route{Req: req, Worker: at.Worker, Rank: at.Rank, OverlapBlocks: int32(k.hosts.effective(l.cached, l.host)),
+		BestBlocks: best, ISLBlocks: ceilDiv(isl, k.blockSize)}, nil
 }
 
 // place chooses a candidate for a request whose overlaps are in k.cached, and
@@ -187,7 +193,7 @@ func (k *KV) place(isl int32, p *kv.Prompt, nowNs int64) (load, error) {
 	if k.book.tracking == untracked {
 		a.blocks = 0
 	}
-	if len(k.eligible) > k.scanMost {
+	if len(k.eligible) > k.scanMost && k.hosts.index == nil {
 		ties := k.ties
 		if l, ok := k.pickLoad(&a); ok {
 			return l, k.checkPick(l.slot, ties, &a, nowNs)
@@ -206,6 +212,7 @@ func (k *KV) project(a *ask, nowNs int64) {
 	k.loads = k.loads[:0]
 	for _, slot := range k.eligible {
 		l := k.loadOf(slot, k.cached.of(slot), k.live.of(slot), a)
+		l.host = k.hosts.of(slot)
 		if k.book.estimator != nil {
 			l.prefill = k.book.active(&k.book.ranks[slot].prefill, nowNs)
 		}
@@ -249,6 +256,7 @@ func (k *KV) drain(nowMs float64, out []Route) ([]Route, error) {
 		}
 		p := &k.queue.waiting[req]
 		k.cached.thaw(&p.overlap, k.index.words)
+		k.hosts.extend = append(k.hosts.extend[:0], p.hosts...)
 		route, err := k.admit(req, p.isl, &p.prompt, nowMs)
 		if err != nil {
 			return out, err
@@ -443,6 +451,9 @@ func (k *KV) WorkerRemoved(worker int32, nowMs float64) {
 		}
 		k.book.evict(slot, nanos(nowMs))
 		k.index.drop(slot)
+		if k.hosts.index != nil {
+			k.hosts.index.drop(slot)
+		}
 		k.lag.forget(slot)
 		k.queue.forget(slot)
 		k.slotOf[worker*k.dpSize+i] = -1

@@ -19,6 +19,7 @@ type pending struct {
 	cached  int64 // cached tokens at the best rank
 	prompt  kv.Prompt
 	overlap frozen
+	hosts   []int32 // [slot], blocks that host memory adds
 }
 
 // classQueue is one class's queue: a heap of request slots, and what deficit round

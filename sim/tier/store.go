@@ -28,6 +28,7 @@ type Store struct {
 	group          []int32
 	evictions      int64
 	peak           int
+	last           int32 // the page found last; 0: none
 }
 
 type page struct {
@@ -57,9 +58,21 @@ func (s *Store) id(slot int32) kv.BlockID {
 	return kv.BlockID(s.pages[slot>>3].key<<3) | kv.BlockID(slot&7)
 }
 
+// find returns the page of key, 0 if there is none.
+func (s *Store) find(key uint64) int32 {
+	if s.last != 0 && s.pages[s.last].key == key {
+		return s.last
+	}
+	n := s.table.Get(key)
+	if n != 0 {
+		s.last = n
+	}
+	return n
+}
+
 // slot returns the slot of a block, 0 if the tier has no such block.
 func (s *Store) slot(id kv.BlockID) int32 {
-	n := s.table.Get(kv.PageKey(id))
+	n := s.find(kv.PageKey(id))
 	if n == 0 || s.pages[n].present>>kv.Place(id)&1 == 0 {
 		return 0
 	}
@@ -72,7 +85,7 @@ func (s *Store) isResident(slot int32) bool { return s.pages[slot>>3].resident>>
 // run counts blocks from id on, at most n: those resident in a row and, if there is
 // none, those absent in a row. pending reports that the first block is neither.
 func (s *Store) run(id kv.BlockID, n int) (resident, absent int, pending bool) {
-	at := s.table.Get(kv.PageKey(id))
+	at := s.find(kv.PageKey(id))
 	place := kv.Place(id)
 	n = min(n, kv.PageSize-int(place))
 	if at == 0 {
@@ -160,7 +173,7 @@ func (s *Store) touch(slot int32) {
 
 // reserve adds a pending block. There is room for it.
 func (s *Store) reserve(id kv.BlockID, hash uint64, origin int32) int32 {
-	n := s.table.Get(kv.PageKey(id))
+	n := s.find(kv.PageKey(id))
 	if n == 0 {
 		n = s.open(kv.PageKey(id))
 	}
@@ -197,6 +210,9 @@ func (s *Store) drop(slot int32) {
 	s.used--
 	if p.present == 0 {
 		s.table.Drop(p.key)
+		if s.last == slot>>3 {
+			s.last = 0
+		}
 		p.entry[0].next, s.spare = s.spare, slot>>3
 	}
 }

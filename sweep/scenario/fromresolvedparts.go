@@ -98,7 +98,11 @@ func (r *resolvedReader) router(w *resolved.Router) *Router {
 	out.EventLagMs = val(w.KVEventLagMs, 0)
 	r.rule(document.FiniteFrom(out.EventLagMs, 0), "router.kv_event_lag_ms", "must be finite and non-negative")
 	c := w.Config
-	out.Config = router.Config{OverlapCredit: c.OverlapScoreCredit, CreditDecay: c.OverlapScoreCreditDecay,
+	weight := router.DefaultConfig().HostWeight
+	if c.HostCacheHitWeight != nil {
+		weight = *c.HostCacheHitWeight
+	}
+	out.Config = router.Config{OverlapCredit: c.OverlapScoreCredit, HostWeight: weight, CreditDecay: c.OverlapScoreCreditDecay,
 		PrefillScale: c.PrefillLoadScale, ActiveRequestWeight: c.DecodeActiveRequestWeight, Temperature: c.Temperature,
 		TrackActiveBlocks: c.TrackActiveBlocks, AssumeKVReuse: c.AssumeKVReuse, TrackPrefillTokens: c.TrackPrefillTokens,
 		Profile: r.profile(&c.Policy)}

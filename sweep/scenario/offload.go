@@ -6,6 +6,7 @@ import (
 
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
+	"github.com/dynosweep/dynosweep/sim/router"
 	"github.com/dynosweep/dynosweep/sim/tier"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
 )
@@ -147,4 +148,13 @@ func finiteOrNil(gbps float64) *float64 {
 		return nil
 	}
 	return &gbps
+}
+
+// hostWeight is nil for the default credit of host memory, which configurations
+// without any have as well.
+func hostWeight(w float64) *float64 {
+	if w == router.DefaultConfig().HostWeight {
+		return nil
+	}
+	return &w
 }

@@ -261,7 +261,7 @@ func (r *Router) resolved(f form) resolved.Router {
 	}
 	c := &r.Config
 	out := resolved.Router{Mode: r.Mode.Name, KVEventLagMs: &r.EventLagMs, Config: &resolved.RouterConfig{
-		OverlapScoreCredit: c.OverlapCredit, OverlapScoreCreditDecay: c.CreditDecay,
+		HostCacheHitWeight: hostWeight(c.HostWeight), OverlapScoreCredit: c.OverlapCredit, OverlapScoreCreditDecay: c.CreditDecay,
 		PrefillLoadScale: c.PrefillScale, DecodeActiveRequestWeight: c.ActiveRequestWeight,
 		Temperature: c.Temperature, TrackActiveBlocks: c.TrackActiveBlocks,
 		AssumeKVReuse: c.AssumeKVReuse, TrackPrefillTokens: c.TrackPrefillTokens,

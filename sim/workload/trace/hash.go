@@ -20,7 +20,7 @@ type Hasher struct {
 	blockSize int
 	tokens    []uint32 // [node], the token that its trace block repeats
 	local     []byte   // scratch: the tokens of a block
-	repeated  map[uint32]uint64
+	repeated  []uint64 // [token], the hash of a block of it alone; 0: not known
 }
 
 // Hasher returns the hasher of one run on engines with the given block size, nil for
@@ -38,7 +38,7 @@ func (t *Trace) Hasher(blockSize int) (*Hasher, error) {
 		t.tokens = numbered(t.ids)
 	}
 	return &Hasher{trace: t, blockSize: blockSize, tokens: t.tokens, local: make([]byte, 4*blockSize),
-		repeated: make(map[uint32]uint64)}, nil
+		repeated: make([]uint64, len(t.tokens))}, nil
 }
 
 // numbered counts distinct ids from 0 in order of their first appearance in the trace,
@@ -81,7 +81,7 @@ func (h *Hasher) localHash(nodes []uint32, i int) uint64 {
 	first, last := i*h.blockSize/size, ((i+1)*h.blockSize-1)/size
 	token := h.tokens[nodes[first]]
 	if first == last {
-		if hash, ok := h.repeated[token]; ok {
+		if hash := h.repeated[token]; hash != 0 {
 			return hash
 		}
 	}

@@ -14,6 +14,7 @@ type Router struct {
 // RouterConfig is the KV router's configuration.
 type RouterConfig struct {
 	DecodeActiveRequestWeight float64      `json:"decode_active_request_weight"`
+	HostCacheHitWeight        *float64     `json:"host_cache_hit_weight,omitempty"` // nil: 0.75
 	OverlapScoreCredit        float64      `json:"overlap_score_credit"`
 	OverlapScoreCreditDecay   float64      `json:"overlap_score_credit_decay"`
 	PrefillLoadScale          float64      `json:"prefill_load_scale"`
