@@ -169,7 +169,11 @@ func (s *Sim) planEnds(w *worker, passes int) bool {
 		}
 	}
 	now := s.nowMs
-	for j := 0; j < passes; j++ {
+	if len(w.ranks) == 1 {
+		w.ends = appendEnds(w.ends, now, w.ranks[0].rawMs, ratio)
+		return len(w.ends) > 0
+	}
+	for j := range passes {
 		end := now
 		for i := range w.ranks {
 			if rk := &w.ranks[i]; rk.ran {
@@ -187,6 +191,23 @@ func (s *Sim) planEnds(w *worker, passes int) bool {
 		now = end
 	}
 	return len(w.ends) > 0
+}
+
+// appendEnds is planEnds for a worker of one rank. It stops before a pass that would
+// not move the clock, or that no clock can hold: the ordinary pass reports it.
+func appendEnds(ends []float64, now float64, rawMs []float64, ratio float64) []float64 {
+	for i, raw := range rawMs {
+		d, err := timing.Duration(raw, ratio)
+		if err != nil {
+			return ends[:len(ends)-i]
+		}
+		if now+d <= now {
+			break
+		}
+		now += d
+		ends = append(ends, now)
+	}
+	return ends
 }
 
 // settle brings a worker that is inside a decode run to nowMs: passes that ended
@@ -299,12 +320,14 @@ func (rk *rank) occupyRun(w *worker, to int) {
 	if w.published > 0 {
 		from = w.ends[w.published-1]
 	}
-	for j := w.published; j < to; j++ {
-		if rk.ran {
-			rk.pass.Blocks = rk.blocks[j]
-		}
-		rk.occupy(w.ends[j] - from)
-		from = w.ends[j]
+	if rk.ran {
+		rk.pass.Blocks = rk.blocks[to-1]
+		rk.occupancy.AddRun(rk.blocks[w.published:to], rk.gauges.TotalBlocks, from, w.ends[w.published:to])
+		return
+	}
+	for _, end := range w.ends[w.published:to] {
+		rk.occupy(end - from)
+		from = end
 	}
 }
 

@@ -46,17 +46,18 @@ func (p *Pool) evict(n int, ev *Events) {
 	}
 }
 
-// appendInactive makes s the youngest inactive block.
-func (p *Pool) appendInactive(s int32) {
+// appendInactive makes the n blocks of a page from s downwards the youngest inactive
+// ones, s the oldest of them.
+func (p *Pool) appendInactive(s, n int32) {
 	sentinel := p.link(0)
 	head := sentinel.prev
 	if pg, top := p.pages.at(head); head>>pageBits == s>>pageBits && s == head-int32(pg.length[top]) {
-		pg.length[top]++
+		pg.length[top] += int8(n)
 		return
 	}
 	pg, place := p.pages.at(s)
 	pg.heads |= 1 << place
-	pg.length[place] = 1
+	pg.length[place] = int8(n)
 	pg.links[place] = link{prev: head}
 	p.link(head).next, sentinel.prev = s, s
 }

@@ -198,15 +198,24 @@ func (p *Pool) Release(held []int32, private int) {
 	}
 	p.private -= private
 	p.free += private
-	for i := len(held) - 1; i >= 0; i-- {
-		pg, place := p.pages.at(held[i])
-		if pg.refs[place]--; pg.refs[place] > 0 {
+	for i := len(held) - 1; i >= 0; {
+		slot := held[i]
+		pg, place := p.pages.at(slot)
+		if pg.refs[place] > 1 {
+			pg.refs[place]--
+			i--
 			continue
 		}
-		if invariant.On && pg.refs[place] < 0 {
-			panic(fmt.Sprintf("kv: slot %d released %d times too often", held[i], -pg.refs[place]))
+		n := int32(0) // blocks downwards in the page that nobody else holds
+		for i >= 0 && n <= place && held[i] == slot-n && pg.refs[place-n] <= 1 {
+			if invariant.On && pg.refs[place-n] < 1 {
+				panic(fmt.Sprintf("kv: slot %d released %d times too often", held[i], 1-pg.refs[place-n]))
+			}
+			pg.refs[place-n] = 0
+			n++
+			i--
 		}
-		p.appendInactive(held[i])
-		p.inactive++
+		p.appendInactive(slot, n)
+		p.inactive += int(n)
 	}
 }

@@ -19,6 +19,7 @@ type Table struct {
 type cell struct {
 	key   uint64
 	value int32 // 0: empty
+	away  int32 // cells from the key's home on
 }
 
 const (
@@ -66,11 +67,12 @@ func (t *Table) Ref(key uint64) *int32 {
 	for t.cells[i].value != 0 && t.cells[i].key != key {
 		i = (i + 1) & mask
 	}
-	if t.cells[i].value == 0 {
+	c := &t.cells[i]
+	if c.value == 0 {
 		t.used++
-		t.cells[i].key = key
+		c.key, c.away = key, int32((i-t.home(key))&mask)
 	}
-	return &t.cells[i].value
+	return &c.value
 }
 
 // Drop forgets key, which is there. A later cell of the probe run moves into the
@@ -84,13 +86,15 @@ func (t *Table) Drop(key uint64) {
 		}
 		gap = (gap + 1) & mask
 	}
+	from := int32(1) // cells from the gap on
 	for i := (gap + 1) & mask; t.cells[i].value != 0; i = (i + 1) & mask {
-		if (i-t.home(t.cells[i].key))&mask >= (i-gap)&mask {
-			t.cells[gap] = t.cells[i]
-			gap = i
+		if c := &t.cells[i]; c.away >= from {
+			t.cells[gap] = cell{c.key, c.value, c.away - from}
+			gap, from = i, 0
 		}
+		from++
 	}
-	t.cells[gap] = cell{}
+	t.cells[gap].value = 0
 	t.used--
 }
 

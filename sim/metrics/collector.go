@@ -166,14 +166,38 @@ func (c *Collector) Trajectory(e2eMs float64, completed bool) {
 
 // Occupancy is the use of KV blocks over the time of passes. The zero Occupancy is
 // empty and ready.
-type Occupancy struct{ usedMs, totalMs, peak float64 }
+type Occupancy struct {
+	usedMs, totalMs, peak float64
+	most, of              int64 // peak is at least most / of
+}
 
 // Add counts a pass of ms in which a rank had used of total blocks in use.
 func (o *Occupancy) Add(used, total int64, ms float64) {
 	o.usedMs += float64(float64(used) * ms)
 	o.totalMs += float64(float64(total) * ms)
-	if total > 0 {
+	o.reach(used, total)
+}
+
+// AddRun counts passes that end at ends, ms, the first of which began at from and
+// had used[0] of total blocks in use.
+func (o *Occupancy) AddRun(used []int64, total int64, from float64, ends []float64) {
+	usedMs, totalMs := o.usedMs, o.totalMs
+	for j, end := range ends {
+		usedMs += float64(float64(used[j]) * (end - from))
+		totalMs += float64(float64(total) * (end - from))
+		from = end
+		if used[j] > o.most || total != o.of {
+			o.reach(used[j], total)
+		}
+	}
+	o.usedMs, o.totalMs = usedMs, totalMs
+}
+
+// reach raises the peak.
+func (o *Occupancy) reach(used, total int64) {
+	if total > 0 && (used > o.most || total != o.of) {
 		o.peak = max(o.peak, float64(used)/float64(total))
+		o.most, o.of = used, total
 	}
 }
 
