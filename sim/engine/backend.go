@@ -29,13 +29,12 @@ type Descriptor struct {
 	WholePrompts     bool    // can do without chunked prefill
 	PreemptionMode   bool    // reads preemption_mode
 	SGLangObject     bool    // reads the object engine.sglang
-	ContextLength    bool    // takes a number as context_length
 }
 
 // backends is indexed by Backend.
 var backends = [...]Descriptor{
 	VLLM: {Name: "vllm", BlockSize: 64, MinBlockSize: 2, MemoryFraction: 0.9, FractionKey: "gpu_memory_utilization",
-		Disaggregated: true, ScheduleInterval: true, WholePrompts: true, PreemptionMode: true, ContextLength: true},
+		Disaggregated: true, ScheduleInterval: true, WholePrompts: true, PreemptionMode: true},
 	SGLang: {Name: "sglang", BlockSize: 1, MinBlockSize: 1, MemoryFraction: 0.88, FractionKey: "mem_fraction_static",
 		Disaggregated: true, DestinationFirst: true, DecodeInterval: true, SGLangObject: true},
 	TRTLLM: {Name: "trtllm", BlockSize: 32, MinBlockSize: 2, MemoryFraction: 0.9, FractionKey: "free_gpu_memory_fraction",

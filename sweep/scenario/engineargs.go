@@ -66,12 +66,13 @@ func EngineArgs(origin, text string) (*Role, error) {
 			return nil, &document.Fault{Origin: origin, Msg: "engine-args must be a JSON object"}
 		}
 	}
-	return readRole(f, NestedArgs(f, n))
+	return readRole(f, NestedArgs(f, n), "")
 }
 
-// readRole decodes nested engine arguments.
-func readRole(f *document.Faults, n *document.Node) (*Role, error) {
+// readRole decodes nested engine arguments. The folder of a local model starts from dir.
+func readRole(f *document.Faults, n *document.Node, dir string) (*Role, error) {
 	d := readLaunch(f, n)
+	d.dir = dir
 	if !f.OK() {
 		return nil, f.Err()
 	}
@@ -307,6 +308,7 @@ func flatAIC(f *document.Faults, m document.Mapping, out *document.Node) *docume
 // launchDoc is the engine-argument document: what was written, nothing more.
 type launchDoc struct {
 	document.Mapping
+	dir                            string // that a local model starts from
 	dp, tp                         document.Opt[uint64]
 	startup                        document.Opt[float64]
 	fractions                      [3]document.Opt[float64] // [backend]

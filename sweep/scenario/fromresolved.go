@@ -213,7 +213,7 @@ func (r *resolvedReader) role(path string, w *resolved.Role) *Role {
 	}
 	n.Rebase(path)
 	f := &document.Faults{}
-	role, _ := readRole(f, n)
+	role, _ := readRole(f, n, "")
 	r.f.List = append(r.f.List, f.List...)
 	if role == nil {
 		return nil

@@ -77,7 +77,7 @@ func (g *gridExpander) decode() error {
 // them keep roles from being made of them.
 func (g *gridExpander) checkEngine(known *document.Node) {
 	f := &document.Faults{Origin: g.f.Origin}
-	if _, err := readRole(f, nestEngine(known)); err == nil {
+	if _, err := readRole(f, nestEngine(known), g.dir); err == nil {
 		return
 	}
 	for _, one := range f.List {
@@ -338,7 +338,7 @@ func (g *gridExpander) makeRole(merged *document.Node, timing *roleTiming, p pla
 		eng.Put("worker_type", &document.Node{Kind: document.String, Text: role.String(), Line: merged.Line, Path: merged.Path})
 	}
 	f := &document.Faults{Origin: g.f.Origin}
-	r, err := readRole(f, n)
+	r, err := readRole(f, n, g.dir)
 	if err == nil {
 		r.relocate(g.dir)
 		r.named = r.named.inGrid()

@@ -23,10 +23,16 @@ func (r *Role) relocate(dir string) {
 		if q.Model == "" {
 			continue
 		}
-		if local := PathFrom(dir, q.Model); q.localConfig(local) != "" {
-			q.Model = local
-		}
+		q.Model = q.localModel(dir)
 	}
+}
+
+// localModel is the model's folder, if it is one as seen from dir, or else its name.
+func (q *AICRequest) localModel(dir string) string {
+	if local := PathFrom(dir, q.Model); q.localConfig(local) != "" {
+		return local
+	}
+	return q.Model
 }
 
 // localConfig is the config.json of a model that is a local folder, "" for a name.

@@ -109,13 +109,13 @@ func (p *predictor) worker(m, w document.Mapping, role engine.Role) (*Role, int)
 	}
 	eng.Put("worker_type", w.Node.Scalar(document.String, role.String()))
 	backend := max(slices.Index(backendNames, textAt(m.Node, "backend", "vllm")), 0)
-	p.contextLength(m, eng, engine.Backend(backend))
+	p.contextLength(m, eng)
 	estimate := p.cache(cache, out, eng, backend)
 	p.timing(m, w, par, eng, role)
 	out.Put("engine", eng)
 
 	f := &document.Faults{Origin: p.f.Origin}
-	r, _ := readRole(f, out)
+	r, _ := readRole(f, out, p.dir)
 	p.f.List = append(p.f.List, f.List...)
 	if r == nil {
 		return nil, replicas
@@ -143,7 +143,7 @@ func textAt(n *document.Node, key, def string) string {
 	return def
 }
 
-func (p *predictor) contextLength(m document.Mapping, eng *document.Node, backend engine.Backend) {
+func (p *predictor) contextLength(m document.Mapping, eng *document.Node) {
 	v := m.Get("context_length")
 	if v == nil || v.Kind == document.String && v.Text == "max" {
 		return
@@ -152,7 +152,6 @@ func (p *predictor) contextLength(m document.Mapping, eng *document.Node, backen
 		p.f.Malformed(v, "context_length must be max or a positive integer")
 		return
 	}
-	m.Require(backend.Descriptor().ContextLength, "context_length", "a number is supported for backend vllm only: use max")
 	eng.Put("max_model_len", v)
 }
 
@@ -242,7 +241,7 @@ func (p *predictor) model(m, par document.Mapping, r *Role, role engine.Role, es
 		if !p.f.OK() {
 			return
 		}
-		q, r.named = doc.complete(r), doc.names()
+		q, r.named = doc.complete(r, p.dir), doc.names()
 	}
 	if estimate && r.Capacity == nil {
 		fraction := engine.Backend(backend).Descriptor().MemoryFraction

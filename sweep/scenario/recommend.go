@@ -152,6 +152,7 @@ type recommender struct {
 	continuous []string       // ranges without a step
 	chosen     map[int]int    // [throughput interval, s], the best predictor
 	root       *document.Node
+	lost       losses
 }
 
 func (r *recommender) notice(format string, args ...any) {

@@ -46,11 +46,23 @@ func (r *recommender) router(n *document.Node) []decision {
 		d.options = append(d.options, o)
 	}
 	for _, key := range m.Keys {
-		if !kv && key != "policy" {
+		if !kv && key != "policy" && !(key == "prefill_load_model" && r.noLoadModel(m)) {
 			r.f.Malformed(m.Get(key), key+" belongs to policy kv_router")
 		}
 	}
 	return []decision{d}
+}
+
+// noLoadModel reports that the router section asks for no estimate of prefill load,
+// which every policy can do (spec sweeps-and-schema 2.4).
+func (r *recommender) noLoadModel(m document.Mapping) bool {
+	model := m.Sub("prefill_load_model", "a mapping", []string{"type"})
+	for _, v := range r.domain(model.Get("type"), decimalRange, "none") {
+		if v.Text != "none" {
+			return false
+		}
+	}
+	return true
 }
 
 // referenceModes names the modes that a search tries where the document names none:
@@ -94,7 +106,7 @@ func (r *recommender) priced() bool {
 	} else {
 		system = firstText(r.hardware)
 	}
-	_, err := r.o.Experts(shape{replicas: 1, tensor: 1, attentionData: 1}.request(e, "aggregated", backend, system))
+	_, err := r.o.Experts(r.request(shape{replicas: 1, tensor: 1, attentionData: 1}, e, "aggregated", backend, system))
 	return err == nil
 }
 
@@ -263,14 +275,21 @@ func (r *recommender) policies(m document.Mapping) []option {
 	if target == "sla" && r.out.SLA.TTFTMs > 0 && r.out.SLA.ITLMs > 0 {
 		return options
 	}
+	const needs = "throughput scaling needs target sla, and evaluation.sla.ttft_ms and itl_ms"
+	at := m.Get(g.name)
+	if at == nil {
+		at = m.Node
+	}
 	var out []option
 	for _, o := range options {
 		switch {
 		case o.value("enable_throughput_scaling") != "true":
 			out = append(out, o)
 		case listed:
-			r.f.InvalidAt(m.Node, g.name, "throughput scaling needs target sla, and evaluation.sla.ttft_ms and itl_ms")
+			r.f.Invalid(at, needs)
 			return nil
+		default:
+			r.lost.add(at, needs)
 		}
 	}
 	return out

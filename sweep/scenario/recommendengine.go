@@ -48,16 +48,18 @@ func (r *recommender) branches(m document.Mapping) {
 			}
 		}
 		b := SearchBranch{Mode: v.Text, base: doc}
+		r.lost.mode = v.Text
 		b.space = r.space(e, w, doc, roles)
 		settle(b.space)
 		if b.Size = product(b.space); b.Size == 0 && r.f.OK() {
-			r.notice("mode %s has no candidate within %d GPUs", v.Text, r.out.Goal.MaxGPUs)
+			r.notice("mode %s has no candidate: %s", v.Text, r.lost.reasons(v.Text))
 			continue
 		}
 		r.out.Branches = append(r.out.Branches, b)
 	}
 	if len(r.out.Branches) == 0 && r.f.OK() {
-		r.f.InvalidAt(m.Node, "optimization", fmt.Sprintf("no candidate fits %d to %d GPUs", r.out.Goal.MinGPUs, r.out.Goal.MaxGPUs))
+		at, why := r.lost.verdict(m.Node)
+		r.f.Invalid(at, why)
 	}
 }
 
@@ -211,7 +213,13 @@ func (r *recommender) listed(n *document.Node, role string) decision {
 // decisions the budget is checked per candidate.
 func (r *recommender) pooled(e document.Mapping, roles []string, pools [][]shape, free []decision) []decision {
 	g := &r.out.Goal
-	fits := func(gpus int) bool { return gpus <= g.MaxGPUs && gpus >= g.MinGPUs }
+	fits := func(gpus int) bool {
+		if gpus > g.MaxGPUs || gpus < g.MinGPUs {
+			r.lost.budget(len(roles), g)
+			return false
+		}
+		return true
+	}
 	var d decision
 	switch {
 	case len(pools) == 0:
@@ -280,7 +288,7 @@ func widths(g int, moe bool, backend string) []shape {
 }
 
 // request is the performance-model question of a shape.
-func (s shape) request(e document.Mapping, role, backend, system string) AICRequest {
+func (r *recommender) request(s shape, e document.Mapping, role, backend, system string) AICRequest {
 	text := func(key string) string {
 		if v := e.Get(key); v != nil && v.Kind == document.String {
 			return v.Text
@@ -293,6 +301,12 @@ func (s shape) request(e document.Mapping, role, backend, system string) AICRequ
 	if s.moe {
 		q.MoETP, q.MoEEP = s.moeTensor, s.moeExpert
 	}
+	if q.Model != "" {
+		q.Model = q.localModel(r.out.dir)
+	}
+	if q.SystemsPath != "" {
+		q.SystemsPath = PathFrom(r.out.dir, q.SystemsPath)
+	}
 	return q
 }
 
@@ -303,7 +317,7 @@ func (r *recommender) experts(e document.Mapping, backend, system string) bool {
 		return false
 	}
 	one := shape{replicas: 1, tensor: 1, attentionData: 1}
-	moe, err := r.o.Experts(one.request(e, "aggregated", backend, system))
+	moe, err := r.o.Experts(r.request(one, e, "aggregated", backend, system))
 	if err != nil {
 		r.notice("parallelism.preset default takes the model for dense: %v", err)
 		return false
@@ -323,16 +337,22 @@ func (r *recommender) roomy(e, m document.Mapping, s shape, role, backend, syste
 		return true
 	}
 	known := engine.Backend(b).Descriptor()
-	a, err := r.o.Resolve(TimingQuery{Capacity: &Capacity{Model: s.request(e, role, backend, system), BlockSize: known.BlockSize,
+	a, err := r.o.Resolve(TimingQuery{Capacity: &Capacity{Model: r.request(s, e, role, backend, system), BlockSize: known.BlockSize,
 		MaxBatchedTokens: defaultMaxBatch, MaxSeqs: defaultMaxSeqs, MemoryFraction: known.MemoryFraction}})
 	if err != nil {
 		r.notice("%s on %s, %s: tensor %d, attention_data %d is no candidate: %v", e.Get("model").String(), system, backend, s.tensor, s.attentionData, err)
+		r.lost.shape(e, err)
 		return false
 	}
-	if v := e.Get("context_length"); v != nil && v.Kind == document.Int {
-		return float64(a.Blocks)*float64(known.BlockSize) >= v.Number()
+	if v := e.Get("context_length"); v != nil && v.Kind == document.Int && float64(a.Blocks)*float64(known.BlockSize) < v.Number() {
+		r.lost.add(v, "the KV blocks beside the weights hold less than one context of "+v.Text+" tokens")
+		return false
 	}
-	return a.Blocks > 0
+	if a.Blocks <= 0 {
+		r.lost.add(e.Get("model"), "the weights leave no room for KV blocks")
+		return false
+	}
+	return true
 }
 
 // load decides the number inside traffic.load.

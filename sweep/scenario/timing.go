@@ -8,6 +8,7 @@ import (
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/engine"
 	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/timing/aic"
 )
 
 // TimingKind names a timing model.
@@ -328,7 +329,7 @@ func (d *launchDoc) timingRules(r *Role) {
 		return
 	}
 	a := &t.aic
-	q := a.complete(r)
+	q := a.complete(r, d.dir)
 	r.Timing.AIC, r.named = q, a.names()
 	if d.blocks.Set {
 		return
@@ -347,8 +348,8 @@ func (d *launchDoc) timingRules(r *Role) {
 }
 
 // complete checks the provider's configuration against the role and fills in
-// what it leaves out.
-func (a *aicDoc) complete(r *Role) AICRequest {
+// what it leaves out. The folder of a local model starts from dir.
+func (a *aicDoc) complete(r *Role, dir string) AICRequest {
 	q := a.req
 	backend := r.Rank.Backend.String()
 	a.RequireCompatible(q.Backend == "" || q.Backend == backend, "backend",
@@ -366,12 +367,24 @@ func (a *aicDoc) complete(r *Role) AICRequest {
 	a.Require(a.cp.Or(1) == 1, "cp_size", "cp_size must be 1: context parallelism is not priced")
 	a.Require(a.moeTP.Set == a.moeEP.Set, "moe_tp_size", "moe_tp_size and moe_ep_size must be given together")
 	if a.moeTP.Set && a.moeEP.Set {
-		width := uint64(q.TP) * uint64(q.AttentionDP) * uint64(q.CP)
-		a.RequireCompatible(a.moeTP.Value > 0 && a.moeEP.Value > 0 && a.moeTP.Value*a.moeEP.Value == width, "moe_tp_size",
-			fmt.Sprintf("Parallelism width mismatch: tp*attention_dp*cp is %d, moe_tp_size*moe_ep_size is %d", width, a.moeTP.Value*a.moeEP.Value))
 		q.MoETP, q.MoEEP = count(a.moeTP.Value), count(a.moeEP.Value)
+		a.expertWidths(&q, dir)
 	}
 	return q
+}
+
+// expertWidths refuses widths of experts that do not come to the GPUs of a worker. For
+// a model without experts they mean nothing, whatever they say (spec aic-perfmodel
+// 2.5); a model that nobody knows is refused where a table is asked about it.
+func (a *aicDoc) expertWidths(q *AICRequest, dir string) {
+	width := uint64(q.TP) * uint64(q.AttentionDP) * uint64(q.CP)
+	positive := a.moeTP.Value > 0 && a.moeEP.Value > 0
+	if positive && a.moeTP.Value*a.moeEP.Value == width {
+		return
+	}
+	experts, err := aic.HasExperts(q.localModel(dir))
+	a.RequireCompatible(positive && (err != nil || !experts), "moe_tp_size",
+		fmt.Sprintf("Parallelism width mismatch: tp*attention_dp*cp is %d, moe_tp_size*moe_ep_size is %d", width, a.moeTP.Value*a.moeEP.Value))
 }
 
 // equals checks that a value given twice is the same.

@@ -93,6 +93,16 @@ func loadCheckpoint(model string) (*checkpoint, error) {
 	return parseCheckpoint(model, b.Config, b.HFQuant)
 }
 
+// HasExperts reports whether a model, a local folder or a bundled name, has experts: only
+// such a model minds how wide they are spread. The error is of class ErrModel.
+func HasExperts(model string) (bool, error) {
+	c, err := loadCheckpoint(model)
+	if err != nil {
+		return false, err
+	}
+	return c.family != llama, nil
+}
+
 // supported lists the bundled models that parse, sorted.
 func supported(all map[string]bundled) []string {
 	var out []string

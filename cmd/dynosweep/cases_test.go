@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// caseFile is a file of testdata/cases.
+func caseFile(elem ...string) string {
+	return filepath.Join(append([]string{"testdata", "cases"}, elem...)...)
+}
+
+// mustPredict runs a document that has to end well, and returns prediction.json.
+func mustPredict(t *testing.T, path string, more ...string) map[string]any {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	out, talk, code := runProgram(append([]string{"predict", "-c", path, "--output-dir", dir, "--quiet"}, more...)...)
+	if code != 0 {
+		t.Fatalf("exit %d\n%s%s", code, out, talk)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "prediction.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report map[string]any
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func scores(doc recommended) (out []float64) {
+	for _, id := range doc.Views.Top {
+		i := slices.IndexFunc(doc.Candidates, func(c recommendedOne) bool { return c.ID == id })
+		out = append(out, *doc.Candidates[i].Score)
+	}
+	return out
+}
+
+func TestWidthsOfExpertsMeanNothingToDenseModels(t *testing.T) {
+	doc, _, _ := mustRecommend(t, 0, caseFile("dense-moe-widths", "case.yaml"))
+	if got := scores(doc); !slices.Equal(got, []float64{2000, 1000}) {
+		t.Errorf("scores %v, want 2000 and 1000", got)
+	}
+	text, err := os.ReadFile(caseFile("dense-moe-widths", "case.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moe := filepath.Join(t.TempDir(), "moe.yaml")
+	if err := os.WriteFile(moe, bytes.Replace(text, []byte("tiny-dense"), []byte("Qwen/Qwen3-30B-A3B"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	doc, _, _ = mustRecommend(t, 0, moe)
+	if doc.Counts["feasible"] != 1 || doc.Counts["unsupported"] != 1 {
+		t.Errorf("a model with experts: %v, want the wrong widths refused", doc.Counts)
+	}
+}
+
+func TestEveryPolicyTakesNoPrefillLoadModel(t *testing.T) {
+	doc, _, _ := mustRecommend(t, 0, caseFile("round-robin", "case.yaml"), "--stack", "dynamo")
+	if got := scores(doc); len(got) != 2 || got[0] != 2000 {
+		t.Errorf("scores %v, want 2000 first", got)
+	}
+	mustPredict(t, caseFile("round-robin", "predict.yaml"), "--stack", "dynamo")
+	for _, set := range []string{"router.prefill_load_model.type=ais", "router.prefill_load_model.type={choices: [none, ais]}"} {
+		_, talk, code := runProgram("recommend", "-c", caseFile("round-robin", "case.yaml"), "--stack", "dynamo", "--output-dir", t.TempDir(), "--set", set)
+		if code != 2 || !strings.Contains(talk, "router.prefill_load_model: prefill_load_model belongs to policy kv_router") {
+			t.Errorf("%s: exit %d: %s", set, code, talk)
+		}
+	}
+}
+
+func TestASearchWithoutCandidatesNamesTheReason(t *testing.T) {
+	text, err := os.ReadFile(caseFile("no-data", "case.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disaggregated := strings.NewReplacer("gb300", "h200_sxm", "mode: aggregated", "mode: disaggregated", "max_candidate_gpus: 8", "max_candidate_gpus: 1",
+		"aggregated: {parallelism: {preset: default}}", "{prefill: {}, decode: {}}")
+	for _, c := range []struct{ name, text, want string }{
+		{"no data", string(text), "case.yaml:8: engine.hardware: the embedded data does not hold vllm 0.24.0 on gb300"},
+		{"no data of two backends", strings.Replace(string(text), "backend: vllm", "backend: {choices: [vllm, sglang]}", 1), "on gb300"},
+		{"unknown model", strings.Replace(string(text), "openai/gpt-oss-120b", "openai/gpt-9", 1), `case.yaml:7: engine.model: unknown model "openai/gpt-9"`},
+		{"two roles, one GPU", strings.Replace(disaggregated.Replace(string(text)), "workers:\n    ", "workers: ", 1), "disaggregated needs at least 2 GPUs, max_candidate_gpus is 1"},
+		{"no room", strings.NewReplacer("gb300", "h200_sxm", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3", "max_candidate_gpus: 8", "max_candidate_gpus: 1").Replace(string(text)), "estimate of KV blocks"},
+	} {
+		path := filepath.Join(t.TempDir(), "case.yaml")
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, talk, code := runProgram("recommend", "-c", path, "--output-dir", t.TempDir())
+		if code != 2 || !strings.Contains(talk, c.want) || strings.Contains(talk, "no candidate fits") {
+			t.Errorf("%s: exit %d: %s", c.name, code, talk)
+		}
+	}
+}
+
+func TestEveryBackendTakesANumericContextLength(t *testing.T) {
+	report := mustPredict(t, caseFile("context-length", "case.yaml"))
+	report = report["summary"].(map[string]any)
+	if report["duration_ms"] != 12.0 || report["output_throughput_tok_s"] != 2000.0 {
+		t.Errorf("duration %v ms, %v tokens/s, want 12 and 2000", report["duration_ms"], report["output_throughput_tok_s"])
+	}
+}
