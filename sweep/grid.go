@@ -363,9 +363,10 @@ func (r *runner) filled(p *scenario.Point, out *Outcome) (*results.Point, error)
 func CostUSD(c *scenario.Cost, run *scenario.Run, out *Outcome) (float64, error) {
 	usd, t := 0.0, &out.Result.Totals
 	for _, part := range [...]struct {
-		role  *scenario.Role
-		hours float64
-	}{{run.Prefill, t.PrefillWorkerSeconds * float64(t.PrefillGPUs) / 3600}, {run.Decode, t.DecodeWorkerSeconds * float64(t.DecodeGPUs) / 3600}} {
+		role               *scenario.Role
+		hours, workerHours float64
+	}{{run.Prefill, t.PrefillWorkerSeconds * float64(t.PrefillGPUs) / 3600, t.PrefillWorkerSeconds / 3600},
+		{run.Decode, t.DecodeWorkerSeconds * float64(t.DecodeGPUs) / 3600, t.DecodeWorkerSeconds / 3600}} {
 		if part.role == nil {
 			continue
 		}
@@ -374,6 +375,7 @@ func CostUSD(c *scenario.Cost, run *scenario.Run, out *Outcome) (float64, error)
 			return 0, fmt.Errorf("no price for system %q and no default in cost.usd_per_gpu_hour", part.role.System())
 		}
 		usd += float64(part.hours * price)
+		usd += c.MemoryUSD(part.role, part.workerHours, out.Result.ClockMs/3.6e6)
 	}
 	return usd, nil
 }

@@ -88,7 +88,7 @@ func TestKeysWithoutEffectLeaveTheConfigAlone(t *testing.T) {
 		  "shared_cache_multiplier":0.5,"shared_cache_type":"hicache","router_reset_states":true}`,
 		`{"conditional_disagg_enabled":true,"conditional_disagg_eff_isl_threshold":0,"conditional_disagg_prefill_busy_threshold":1.5}`,
 		`{"router_queue_threshold":null,"overlap_score_weight":null,"router_policy_config":null,"router_snapshot_threshold":3}`,
-		`{"host_cache_hit_weight":0,"disk_cache_hit_weight":1,"router_queue_policy":"fcfs","router_temperature":0}`,
+		`{"host_cache_hit_weight":0.75,"disk_cache_hit_weight":1,"router_queue_policy":"fcfs","router_temperature":0}`,
 		`{"router_tracking_hash":"keyed-xxh3-v1","router_tracking_key_id":"a","router_tracking_key_file":"b"}`} {
 		if got := config(t, in); !reflect.DeepEqual(got, DefaultConfig()) {
 			t.Errorf("%s: %+v", in, got)

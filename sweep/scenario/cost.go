@@ -12,6 +12,7 @@ type Cost struct {
 	systems []string
 	prices  []float64 // [system], USD per GPU-hour
 	other   document.Opt[float64]
+	memory  [3]float64 // USD per gigabyte-hour of kv_tiers: host, disk, remote
 	at      *document.Node
 }
 
@@ -33,8 +34,11 @@ func readCost(f *document.Faults, n *document.Node) Cost {
 	if n == nil || n.Kind == document.Null {
 		return Cost{}
 	}
-	m := f.Mapping(n, "a mapping", []string{"usd_per_gpu_hour"})
+	m := f.Mapping(n, "a mapping", []string{"usd_per_gpu_hour", "usd_per_gigabyte_hour"})
 	c := Cost{at: n}
+	if v := m.Get("usd_per_gigabyte_hour"); v != nil && v.Kind != document.Null {
+		c.memory = readMemoryPrices(m)
+	}
 	prices := m.Get("usd_per_gpu_hour")
 	switch {
 	case prices == nil:
@@ -71,4 +75,31 @@ func (c *Cost) missing(r *Run) string {
 		}
 	}
 	return ""
+}
+
+// readMemoryPrices reads usd_per_gigabyte_hour; what it leaves out costs nothing.
+func readMemoryPrices(m document.Mapping) (prices [3]float64) {
+	p := m.Sub("usd_per_gigabyte_hour", "a mapping", kvTierNames)
+	for i, name := range kvTierNames {
+		v := p.Float(name, document.NotNull)
+		p.Require(document.FiniteFrom(v.Value, 0), name, "a price must be finite and non-negative")
+		prices[i] = v.Value
+	}
+	return prices
+}
+
+// MemoryUSD is what the kv_tiers of a role cost: those of each worker by the hours of
+// its workers, shared ones by the hours of the run.
+func (c *Cost) MemoryUSD(r *Role, workerHours, hours float64) (usd float64) {
+	if r.Tiers == nil {
+		return 0
+	}
+	for i, t := range r.Tiers {
+		had := workerHours
+		if t.Shared {
+			had = hours
+		}
+		usd += float64(t.Gigabytes * c.memory[i] * had)
+	}
+	return usd
 }

@@ -23,7 +23,7 @@ var (
 		"kv_cache_bytes_per_token", "kv_cache_groups", "kv_cache_capacity_bytes",
 		"native_host_offload", "state_cache", "prefix_match_unit", "g3_offload",
 		"kv_transfer_bandwidth", "kv_transfer_timing_mode", "timing_model", "sglang", "trtllm",
-		"kv_transfer_contention"} // ours
+		"kv_transfer_contention", kvTiersKey} // ours
 	sglangKeys = []string{"schedule_policy", "max_prefill_tokens", "chunked_prefill_size",
 		"clip_max_new_tokens", "schedule_conservativeness"}
 	trtllmKeys = []string{"capacity_scheduler_policy"}

@@ -35,6 +35,7 @@ type offloadDoc struct {
 	bytesPerToken document.Opt[uint64]
 	host          *tier.Host
 	third         *tier.Third
+	tiers         *KVTiers
 }
 
 func readOffload(e document.Mapping) offloadDoc {
@@ -42,6 +43,7 @@ func readOffload(e document.Mapping) offloadDoc {
 	if d.bytesPerToken.Set {
 		e.Require(d.bytesPerToken.Value > 0, bytesKey, bytesKey+" must be positive")
 	}
+	d.tiers = readKVTiers(e)
 	if v := e.Get(hostKey); v != nil && v.Kind != document.Null {
 		d.host = readHost(e)
 	}
@@ -101,6 +103,7 @@ func (o tierReader) number(key string, def float64) float64 {
 // offloading checks the offload objects against the rest of the engine arguments and
 // completes them.
 func (d *launchDoc) offloading(r *Role) {
+	d.tiers(r)
 	e, o, c := d.engine, &d.offload, &r.Rank
 	if o.third != nil && o.host == nil {
 		e.RequireCompatible(false, thirdKey, "g3_offload requires native_host_offload")
@@ -119,6 +122,7 @@ func (d *launchDoc) offloading(r *Role) {
 
 // resolveOffload puts the offload objects into resolved engine arguments.
 func (r *Role) resolveOffload(e *resolved.Engine) {
+	r.resolveTiers(e)
 	o := r.Offload
 	if o == nil {
 		return

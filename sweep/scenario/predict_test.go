@@ -181,7 +181,7 @@ func TestPredictRefusals(t *testing.T) {
 		{"engine.workers.aggregated.kv_cache.capacity.memory_fraction=0.5", "memory_fraction belongs to capacity type default"},
 		{"engine.workers.aggregated.kv_cache.capacity={type: fixed}", "missing field `blocks`"},
 		{"engine.workers.aggregated.kv_cache.capacity={blocks: 5}", "blocks belongs to capacity type fixed"},
-		{"engine.workers.aggregated.kv_cache.host_offload={}", "host_offload is not supported"},
+		{"engine.workers.aggregated.kv_cache.host_offload={}", "kv_cache.host_offload: missing field `num_host_blocks`"},
 		{"engine.workers.aggregated.timing={type: fixed, prefill_ms: 1}", "missing field `decode_ms`"},
 		{"engine.workers.aggregated.timing={type: polynomial, prefill_ms: 1}", "prefill_ms belongs to timing type fixed"},
 		{"engine.workers.aggregated.parallelism.pipeline=2", "pipeline must be 1"},

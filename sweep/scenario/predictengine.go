@@ -158,10 +158,12 @@ func (p *predictor) contextLength(m document.Mapping, eng *document.Node) {
 // cache lowers kv_cache; true if the number of blocks is to be estimated.
 func (p *predictor) cache(m document.Mapping, out, eng *document.Node, backend int) bool {
 	if v := m.Get("host_offload"); v != nil {
-		p.f.Invalid(v, "host_offload is not supported: KV offload is not simulated")
+		eng.Put(hostKey, v)
 	}
-	if v := m.Get("bytes_per_token"); v != nil && v.Text != "auto" {
-		p.f.Invalid(v, "bytes_per_token must be auto")
+	if v := m.Get("bytes_per_token"); v != nil && v.Kind == document.Int {
+		eng.Put(bytesKey, v)
+	} else if v != nil && v.Text != "auto" {
+		p.f.Invalid(v, "bytes_per_token must be auto or an integer")
 	}
 	c := m.Sub("capacity", "a mapping", capacityKeys)
 	if c.Enum("type", "default", "fixed").Value == 1 {

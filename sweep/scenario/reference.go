@@ -109,6 +109,7 @@ func SweepReference() []KeyTable {
 			{"sla.itl_ms", "number or null", "null", "Bound on the mean inter-token latency of a request, ms, > 0."},
 			{"sla.e2e_ms", "number or null", "null", "Bound on the request latency, ms, > 0."},
 			{"cost.usd_per_gpu_hour", "mapping or number", "required", "Price per system of `timing.system`, and `default` for every other; a number is the default alone. >= 0."},
+			{"cost.usd_per_gigabyte_hour", "mapping", "", "Price of the memory of `engine.kv_tiers`: `host`, `disk`, `remote`. What is left out costs nothing."},
 			{"constraints.max_gpus", "integer or null", "null", "Most GPUs of the initial workers, > 0."},
 		}},
 		{"planner", "Beside the Planner's own keys:", []Key{

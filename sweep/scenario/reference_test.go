@@ -46,7 +46,7 @@ func prefixed(into map[string]bool, prefix string, keys []string) {
 }
 
 func TestReferenceNamesEverySweepKey(t *testing.T) {
-	read := map[string]bool{"cost.usd_per_gpu_hour": true, "constraints.max_gpus": true, "planner.startup_seconds": true,
+	read := map[string]bool{"cost.usd_per_gpu_hour": true, "cost.usd_per_gigabyte_hour": true, "constraints.max_gpus": true, "planner.startup_seconds": true,
 		"timing.prefill_ms": true, "timing.decode_ms": true, "timing.path": true}
 	prefixed(read, "", sweepKeys)
 	prefixed(read, "workload.", workloadKeys)

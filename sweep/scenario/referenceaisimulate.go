@@ -94,7 +94,7 @@ func aisEngineReference() []Key {
 		worker("kv_cache.block_size", "integer or null", "", "Default vllm 64, sglang 1, trtllm 32."),
 		worker("kv_cache.prefix_caching", "boolean", "true", ""),
 		worker("kv_cache.bytes_per_token", "string", "auto", "The only one."),
-		worker("kv_cache.host_offload", "", "", "Refused: KV offload is not simulated."),
+		worker("kv_cache.host_offload", "", "", "Host memory behind the KV pool, as `native_host_offload`; needs `kv_cache.bytes_per_token`."),
 		worker("kv_cache.capacity.type", "string", "default", "`default`: estimated from model and memory; `fixed`."),
 		worker("kv_cache.capacity.memory_fraction", "number", "", "default: 0..1, default 0.9, sglang 0.88."),
 		worker("kv_cache.capacity.blocks", "integer", "required", "fixed: KV blocks per rank."),

@@ -48,7 +48,7 @@ func EngineReference() []KeyTable {
 
 func engineReference() []Key {
 	blocks, seqs, batch := strconv.Itoa(defaultBlocks), strconv.Itoa(defaultMaxSeqs), strconv.Itoa(defaultMaxBatch)
-	const offload = "Refused: KV offload is not simulated."
+	const offload = "Refused: KV offload takes `native_host_offload`, `g3_offload` or `kv_tiers`."
 	return []Key{
 		{"backend", "string", "vllm", "`vllm`, `sglang` or `trtllm`."},
 		{"num_gpu_blocks", "integer", "", "KV blocks per rank, > 0. Default " + blocks + "; with measured timing an estimate from model, system and memory share. The report's provenance says which."},
@@ -76,9 +76,10 @@ func engineReference() []Key {
 		{"timing_model", "object", "{\"type\":\"polynomial\"}", "How long a pass takes, below. In a sweep: give `timing` instead."},
 		{"sglang", "object", "{}", "Below."},
 		{"trtllm", "object", "{}", "Below."},
-		{"kv_cache_bytes_per_token", "integer or null", "null", "> 0. No effect without KV offload."},
-		{"kv_cache_groups", "", "", offload}, {"kv_cache_capacity_bytes", "", "", offload}, {"native_host_offload", "", "", offload},
-		{"state_cache", "", "", offload}, {"prefix_match_unit", "", "", offload}, {"g3_offload", "", "", offload},
+		{"kv_cache_bytes_per_token", "integer or null", "null", "> 0. Size of the blocks of `native_host_offload` and `kv_tiers`."},
+		{"kv_cache_groups", "", "", offload}, {"kv_cache_capacity_bytes", "", "", offload}, {"native_host_offload", "object or null", "null", "Host memory behind the KV pool (vllm): kv-tiers.md."},
+		{"state_cache", "", "", offload}, {"prefix_match_unit", "", "", offload}, {"g3_offload", "object or null", "null", "A tier behind the host memory: kv-tiers.md."},
+		{kvTiersKey, "object or null", "null", "The same in gigabytes, `host`, `disk` or `remote`: kv-tiers.md."},
 	}
 }
 
@@ -103,7 +104,7 @@ func flatReference() []Key {
 		keys = append(keys, Key{"aic_" + d + "_dtype", "string or null", "null", "Number format; null: the checkpoint's."})
 	}
 	for _, k := range offloadKeys[4:] {
-		keys = append(keys, Key{k, "", "", "Refused: KV offload is not simulated."})
+		keys = append(keys, Key{k, "", "", "Refused: KV offload takes `native_host_offload`, `g3_offload` or `kv_tiers`."})
 	}
 	return keys
 }

@@ -26,7 +26,9 @@ type Role struct {
 	Timing          Timing
 	Capacity        *Capacity // asked when Rank.Blocks is 0
 	Transfer        KVTransfer
-	Offload         *tier.Config // memory behind the KV pool; nil: none
+	Offload         *tier.Config // memory behind the KV pool in blocks; nil: none
+	Tiers           *KVTiers     // the same in gigabytes; nil: none
+	tierBytes       float64      // of a token, for Tiers; 0: from the model
 	AcceptRates     string       // normalised list, "" without speculative decoding
 	QueuePolicy     string       // dynamo.router_queue_policy, "" not set
 	Hardware        string       // system of the GPUs, where a document names it beside timing and capacity

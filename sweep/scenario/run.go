@@ -172,7 +172,7 @@ func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, e
 
 // Offloads reports whether some role has memory behind its KV pools.
 func (r *Run) Offloads() bool {
-	return r.Decode.Offload != nil || r.Prefill != nil && r.Prefill.Offload != nil
+	return r.Decode.Offloads() || r.Prefill != nil && r.Prefill.Offloads()
 }
 
 func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolConfig, error) {
@@ -188,8 +188,12 @@ func (r *Run) pool(role *Role, workers int, resolve TimingResolver) (sim.PoolCon
 		return sim.PoolConfig{}, fmt.Errorf("%s engine: %w", rank.Role, err)
 	}
 	rank.Timing, rank.Blocks = model, blocks
+	offload, err := role.offload(resolve)
+	if err != nil {
+		return sim.PoolConfig{}, fmt.Errorf("%s engine: %w", rank.Role, err)
+	}
 	return sim.PoolConfig{Workers: workers, DPSize: role.DPSize, GPUsPerWorker: role.GPUs(),
-		Rank: rank, StartupMs: role.StartupMs, Offload: role.Offload}, nil
+		Rank: rank, StartupMs: role.StartupMs, Offload: offload}, nil
 }
 
 // resolve returns the timing model and the number of KV blocks of a rank.

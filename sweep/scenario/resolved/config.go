@@ -117,6 +117,7 @@ type Engine struct {
 	EnablePrefixCaching     bool         `json:"enable_prefix_caching"`
 	G3Offload               *G3Offload   `json:"g3_offload,omitempty"`
 	KVCacheBytesPerToken    uint64       `json:"kv_cache_bytes_per_token,omitempty"` // with memory behind the KV pool
+	KVTiers                 *KVTiers     `json:"kv_tiers,omitempty"`
 	MaxModelLen             *int         `json:"max_model_len"`
 	MaxNumBatchedTokens     *int         `json:"max_num_batched_tokens"`
 	MaxNumSeqs              *int         `json:"max_num_seqs"`
@@ -129,6 +130,21 @@ type Engine struct {
 	SpeedupRatio            float64      `json:"speedup_ratio"`
 	TimingModel             Timing       `json:"timing_model"`
 	WorkerType              string       `json:"worker_type"`
+}
+
+// KVTiers is the engine.kv_tiers object; nil tiers are absent.
+type KVTiers struct {
+	Disk   *KVTier `json:"disk,omitempty"`
+	Host   *KVTier `json:"host,omitempty"`
+	Remote *KVTier `json:"remote,omitempty"`
+}
+
+// KVTier is the size and speed of one tier; nil GBps is the default of the tier.
+type KVTier struct {
+	GBps      *float64 `json:"gb_per_second,omitempty"`
+	Gigabytes float64  `json:"gigabytes"`
+	LatencyMs float64  `json:"latency_ms"`
+	Shared    bool     `json:"shared"`
 }
 
 // HostOffload is the engine.native_host_offload object (spec kv-offload 1). nil
