@@ -246,6 +246,7 @@ func TestSweepRefusals(t *testing.T) {
 		{small + "a: &x [1]\nb: [*x\n", "s.yaml:"},
 		{small + "name: a\nname: b\n", "s.yaml:"},
 		{"workload: {trace: t.jsonl, synthetic: {}}\n", "workload: give either trace or synthetic"},
+		{"workload:\n  trace: .\n", "s.yaml:2: workload.trace: "},
 		{"workload: {trace: nope.jsonl}\n", "workload.trace: failed to open trace file"},
 		{"workload: {trace: t.jsonl, format: zz}\n", "workload.format: trace_format must be 'mooncake'"},
 		{"workload: {trace: t.jsonl, request_rate: 2}\n", "workload.request_rate: "},
@@ -258,6 +259,22 @@ func TestSweepRefusals(t *testing.T) {
 		_, err := parse(t, c.text)
 		wantError(t, err, c.text, c.want)
 	}
+}
+
+func TestAFileThatCannotBeReadIsNamedWithItsPlace(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"#0\nworkload:\n  trace: traces", "s.yaml:3: workload.trace: "},
+		{small + "engine:\n  timing_model: {type: external, provider: dynamo_profile, config: {path: nowhere.npz}}\n", "s.yaml:2: engine: cannot read "},
+	} {
+		_, err := parse(t, c.text)
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s:\n got  %v\n want %s", c.text, err, c.want)
+		}
+	}
+	const source = "traffic={source: {type: trace, paths: [.]}, load: {type: concurrency}}"
+	_, err := predict(t, minimal(t), "engine", source)
+	wantError(t, err, source, "is a directory: name a trace file; only format weka reads a directory of traces")
+	wantError(t, err, source, "p.yaml: traffic.source.paths: ")
 }
 
 func TestPointIDsSurviveKeyOrderAndFolder(t *testing.T) {

@@ -343,7 +343,7 @@ func (g *gridExpander) makeRole(merged *document.Node, timing *roleTiming, p pla
 		r.relocate(g.dir)
 		r.named = r.named.inGrid()
 		if err = r.fingerprint(g.files); err != nil {
-			g.f.List = append(g.f.List, &document.Fault{Origin: g.f.Origin, Msg: err.Error()})
+			g.f.Invalid(merged, err.Error())
 		}
 		return loweredRole{role: r}
 	}

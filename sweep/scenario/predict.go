@@ -58,7 +58,21 @@ func ParsePredict(origin, dir string, text []byte, o PredictOptions, files *File
 	if err := p.f.Err(); err != nil {
 		return Run{}, err
 	}
-	return p.run, p.run.fingerprint(files)
+	return p.run, placed(origin, p.run.fingerprint(files))
+}
+
+// placed puts an error about a file that a document names at the document.
+func placed(origin string, err error) error {
+	f, ok := err.(*document.Fault)
+	switch {
+	case err == nil || ok && f.Origin != "":
+		return err
+	case ok:
+		at := *f
+		at.Origin = origin
+		return &at
+	}
+	return &document.Fault{Origin: origin, Msg: err.Error()}
 }
 
 // predictor reads one file.
@@ -324,7 +338,7 @@ func (p *predictor) trace(m document.Mapping) *Workload {
 		lanes := l.Uint("agentic_lanes", 64, document.OrNull)
 		t.Drive.Laned, t.Drive.Lanes = lanes.Set, lanes.Int(0)
 	}
-	t.Paths = p.paths(s)
+	p.paths(s, t)
 	for _, k := range t.check() {
 		p.f.Invalid(nearestOf(m.Node, trafficPaths[k.key]...), k.msg)
 	}
@@ -345,23 +359,22 @@ func (p *predictor) trace(m document.Mapping) *Workload {
 }
 
 // paths reads the list of trace files.
-func (p *predictor) paths(s document.Mapping) []string {
+func (p *predictor) paths(s document.Mapping, t *Trace) {
 	list := s.Get("paths")
 	if list == nil {
 		s.Missing("paths")
-		return nil
+		return
 	}
 	if list.Kind != document.List || len(list.Items) == 0 {
 		p.f.Malformed(list, "paths must be a non-empty list of trace files")
-		return nil
+		return
 	}
-	var out []string
 	for _, v := range list.Items {
 		if v.Kind != document.String {
 			p.f.Malformed(v, "invalid type: "+v.Describe()+", expected the path of a trace")
 			continue
 		}
-		out = append(out, PathFrom(p.dir, v.Text))
+		t.Paths = append(t.Paths, PathFrom(p.dir, v.Text))
+		t.place(p.f.Origin, v)
 	}
-	return out
 }

@@ -182,8 +182,9 @@ func readTrace(f *document.Faults, m document.Mapping, dir string) *Workload {
 		load.WekaTimestamps = trace.WekaTimestamps(max(i, 0))
 	}
 	c, lanes := readLoad(m), m.Uint("agentic_lanes", 64, document.OrNull)
-	t := &Trace{Paths: readTracePaths(m, dir), Load: load, Drive: trace.Drive{ClosedLoop: c.concurrency.Set, Concurrency: c.concurrency.Int(0),
+	t := &Trace{Load: load, Drive: trace.Drive{ClosedLoop: c.concurrency.Set, Concurrency: c.concurrency.Int(0),
 		Speedup: c.speedup.Or(1), Laned: lanes.Set, Lanes: lanes.Int(0)}}
+	t.readPaths(m, dir)
 	w := &Workload{Trace: t, MaxSimTimeMs: math.Inf(1), ExecutionModel: m.String("execution_model", document.OrNull).Value}
 	if v := m.Float("max_sim_time_seconds", document.OrNull); v.Set {
 		w.MaxSimTimeMs = v.Value * 1000
@@ -197,14 +198,13 @@ func readTrace(f *document.Faults, m document.Mapping, dir string) *Workload {
 	return w
 }
 
-// readTracePaths reads trace: a path, or inside an axis a list of paths.
-func readTracePaths(m document.Mapping, dir string) []string {
+// readPaths reads trace: a path, or inside an axis a list of paths.
+func (t *Trace) readPaths(m document.Mapping, dir string) {
 	n := m.Get("trace")
 	items := []*document.Node{n}
 	if n.Kind == document.List {
 		items = n.Items
 	}
-	var out []string
 	for _, v := range items {
 		if v.Kind != document.String || v.Text == "" {
 			m.Faults.Malformed(v, "invalid type: "+v.Describe()+", expected the path of a trace")
@@ -214,9 +214,9 @@ func readTracePaths(m document.Mapping, dir string) []string {
 		if _, err := os.Stat(path); err != nil {
 			m.Faults.Invalid(v, "failed to open trace file "+path+": "+cause(err))
 		}
-		out = append(out, path)
+		t.Paths = append(t.Paths, path)
+		t.place(m.Faults.Origin, v)
 	}
-	return out
 }
 
 // topology is one variant of the topology section.

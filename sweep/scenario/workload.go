@@ -34,7 +34,8 @@ type Trace struct {
 	Load  trace.LoadOptions
 	Drive trace.Drive // its BlockSize is left to Run.Drive
 
-	refs []resolved.FileRef
+	refs   []resolved.FileRef
+	places []document.Fault // [path], where a document names it; none for a command line
 }
 
 // keyed is a broken rule with the key it belongs to, "" for none.
@@ -113,26 +114,49 @@ func (w *Workload) refer(files *Files) error {
 		return nil
 	}
 	t.refs = t.refs[:0]
-	for _, p := range t.Paths {
+	for i, p := range t.Paths {
 		ref, err := t.ref(files, p)
 		if err != nil {
-			what := "failed to open trace file "
-			if t.Load.Format == trace.Dynamo {
-				what = "failed to open "
+			f := document.Fault{}
+			if i < len(t.places) {
+				f = t.places[i]
 			}
-			return &document.Fault{Msg: what + p + ": " + strings.TrimPrefix(err.Error(), "cannot read "+p+": ")}
+			f.Msg = err.Error()
+			return &f
 		}
 		t.refs = append(t.refs, ref)
 	}
 	return nil
 }
 
-// ref describes one trace by its content; only weka has folders of traces.
+// place notes that a document names the next path at n.
+func (t *Trace) place(origin string, n *document.Node) {
+	t.places = append(t.places, document.Fault{Origin: origin, Line: n.Line, Path: n.Path})
+}
+
+// ref describes one trace by its content; only weka has folders of traces. A document
+// says what may stand in the place of a folder; the words on a command line are
+// upstream's.
 func (t *Trace) ref(files *Files, path string) (resolved.FileRef, error) {
+	why := ""
 	if st, err := os.Stat(path); err == nil && st.IsDir() && t.Load.Format != trace.Weka {
-		return resolved.FileRef{}, errors.New("is a directory")
+		if len(t.places) > 0 {
+			return resolved.FileRef{}, fmt.Errorf("%s is a directory: name a trace file; only format weka reads a directory of traces", path)
+		}
+		why = "is a directory"
 	}
-	return files.ref(path)
+	if why == "" {
+		ref, err := files.ref(path)
+		if err == nil {
+			return ref, nil
+		}
+		why = strings.TrimPrefix(err.Error(), "cannot read "+path+": ")
+	}
+	what := "failed to open trace file "
+	if t.Load.Format == trace.Dynamo {
+		what = "failed to open "
+	}
+	return resolved.FileRef{}, errors.New(what + path + ": " + why)
 }
 
 // timestampBases are the names of trace.WekaTimestamps.

@@ -13,13 +13,16 @@ import (
 	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
-// readable loads text as a format and, if that works, replays it. It must not
+// traceFile is the one file that a fuzz target writes again and again: a folder of its
+// own for every execution would take most of the time.
+func traceFile(f *testing.F) string { return filepath.Join(f.TempDir(), "trace.jsonl") }
+
+// readable loads text, written to path, as a format and, if that works, replays it. It must not
 // panic, every refusal must name the file, and every request must be released once.
-func readable(t *testing.T, text []byte, o LoadOptions) {
+func readable(t *testing.T, path string, text []byte, o LoadOptions) {
 	if len(text) > 4096 {
 		return
 	}
-	path := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,48 +50,57 @@ func readable(t *testing.T, text []byte, o LoadOptions) {
 }
 
 func FuzzMooncake(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(sessionRows))
 	f.Add([]byte(`{"created_time":-1.5e3,"input_tokens":3,"output_tokens":2,"hash_ids":[18446744073709551615],"output_token_ids":[1,4294967295],"priority":-1,"policy_class":"\ud83d\ude00"}`))
-	f.Fuzz(func(t *testing.T, text []byte) { readable(t, text, mooncake(48)) })
+	f.Fuzz(func(t *testing.T, text []byte) { readable(t, path, text, mooncake(48)) })
 }
 
 func FuzzMooncakeDelta(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(deltaRows))
 	f.Add([]byte(`{"session_id":"s","timestamp":0,"input_length":20,"output_length":1,"output_token_ids":[7],"hash_ids":[1]}` + "\n" +
 		`{"session_id":"s","input_length":90,"output_length":0,"hash_ids":[1,1]}`))
-	f.Fuzz(func(t *testing.T, text []byte) { readable(t, text, LoadOptions{Format: MooncakeDelta, BlockSize: 48}) })
+	f.Fuzz(func(t *testing.T, text []byte) {
+		readable(t, path, text, LoadOptions{Format: MooncakeDelta, BlockSize: 48})
+	})
 }
 
 func FuzzAgentic(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(threePlays(func(int) string { return `,"source_play_ordinal":0` })))
 	f.Add([]byte(header64 + node("a", "p", 1, "") + node("b", "p", 0, deps(dep("a", "dispatch", .5, "spawn")))))
 	f.Add([]byte(`{"request_id":"a","wait_for":["b"],"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n" + `{"request_id":"b","delay_ms":1,"input_length":1,"output_length":1,"hash_ids":[1]}`))
-	f.Fuzz(func(t *testing.T, text []byte) { readable(t, text, agentic()) })
+	f.Fuzz(func(t *testing.T, text []byte) { readable(t, path, text, agentic()) })
 }
 
 func FuzzApplied(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(appliedA + appliedB))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		readable(t, text, LoadOptions{Format: AppliedCompute, BlockSize: 64, SharedPrefixRatio: .5, PrefixGroups: 2})
+		readable(t, path, text, LoadOptions{Format: AppliedCompute, BlockSize: 64, SharedPrefixRatio: .5, PrefixGroups: 2})
 	})
 }
 
 func FuzzDynamo(f *testing.F) {
+	path := traceFile(f)
 	context := `,"agent_context":{"session_id":"s","parent_session_id":null}`
 	f.Add([]byte(dynamoRow("a", 1, 2, 64, "1", "") + dynamoRow("b", 2, 2, 64, "1", "")))
 	f.Add([]byte(dynamoRow("a", 1, 2, 64, "1", context) + dynamoRow("b", 9, 2, 64, "1", context) +
 		`{"schema":"dynamo.request.trace.v1","event_type":"tool_end","event_time_unix_ms":1,"agent_context":{"session_id":"s"},"tool":{"tool_call_id":"t","tool_class":"c","claude":{"source_request_id":"a","execution_mode":"blocking"}}}`))
-	f.Fuzz(func(t *testing.T, text []byte) { readable(t, text, LoadOptions{Format: Dynamo}) })
+	f.Fuzz(func(t *testing.T, text []byte) { readable(t, path, text, LoadOptions{Format: Dynamo}) })
 }
 
 func FuzzWeka(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(`{"id":"t","models":["m"],"block_size":64,"hash_id_scope":"local","requests":[{"type":"n","t":0,"model":"m","in":70,"out":1,"hash_ids":[1,2]},` +
 		`{"type":"subagent","t":1,"agent_id":"a","subagent_type":"x","status":"completed","duration_ms":5,"requests":[{"type":"s","t":0.5,"model":"m","in":1,"out":1}]},` +
 		`{"type":"n","t":2,"api_time":0.5,"model":"m","in":130,"out":1,"hash_ids":[1,3]}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) { readable(t, text, LoadOptions{Format: Weka}) })
+	f.Fuzz(func(t *testing.T, text []byte) { readable(t, path, text, LoadOptions{Format: Weka}) })
 }
 
 func FuzzTables(f *testing.F) {
+	path := traceFile(f)
 	f.Add([]byte(azureTable), true)
 	f.Add([]byte(burstTable), false)
 	f.Fuzz(func(t *testing.T, text []byte, azure bool) {
@@ -99,7 +111,9 @@ func FuzzTables(f *testing.F) {
 		if azure {
 			o.Format = azureCSV
 		}
-		path := write(t, "table.csv", string(text))
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		var out strings.Builder
 		_, err := Convert(&out, []string{path}, o, DefaultConversion(Mooncake))
 		if err != nil {
