@@ -9,7 +9,7 @@ import (
 // of another version is not continued. The tables of versions from oldestSchema on are
 // read; columns that they lack are absent.
 const (
-	SchemaVersion = 2
+	SchemaVersion = 3
 	oldestSchema  = 1
 )
 
@@ -112,6 +112,9 @@ func buildPointColumns() []columnOf[Point] {
 			func(p *Point) Value { return p.PlannerGPUHours.value() }},
 		{Column{Name: "timing_outside_share", Type: Float64, Unit: "0..1", Meaning: "passes priced outside the measured grid of the hardware tables, worst role; null with other timing"},
 			func(p *Point) Value { return p.OutsideShare.value() }},
+	}...)
+	cs = append(cs, tierColumns()...)
+	cs = append(cs, []columnOf[Point]{
 		{Column{Name: "cost_usd", Type: Float64, Unit: "USD", Meaning: "GPU-hours of each role x the price of its system"},
 			func(p *Point) Value { return p.CostUSD.value() }},
 		{Column{Name: "usd_per_million_output_tokens", Type: Float64, Unit: "USD", Meaning: "cost_usd / output tokens x 1e6; null without output tokens"},

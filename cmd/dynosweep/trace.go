@@ -140,6 +140,12 @@ func printStats(w io.Writer, s *trace.Stats) error {
 	if s.Reuse.Sampled < 1 {
 		line("", "reuse looked at %.3g%% of the blocks", 100*s.Reuse.Sampled)
 	}
+	if len(s.Reuse.Curve) > 0 {
+		b.WriteString("reuse against the size of an LRU cache\n")
+	}
+	for _, p := range s.Reuse.Curve {
+		fmt.Fprintf(&b, "  %11d tokens  %6.2f%%  %s\n", p.Tokens, 100*p.HitRatio, strings.Repeat("#", int(math.Round(40*p.HitRatio))))
+	}
 	peak := 0.0
 	for _, p := range s.Arrivals {
 		peak = max(peak, p.RatePerS)

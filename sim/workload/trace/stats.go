@@ -57,6 +57,10 @@ type Reuse struct {
 	// Sampled is the share of blocks that was looked at; 1 is exact. Large traces
 	// are sampled by block, so that memory stays flat.
 	Sampled float64 `json:"sampled_ratio"`
+	// Curve is the hit share against the size of an LRU cache, at powers of two up to
+	// where it is flat. It takes all prompts in file order, those that grow inside a
+	// delta session excepted.
+	Curve []SizePoint `json:"lru_curve"`
 }
 
 // Stat reads files and describes them. Mooncake files and tables stream in flat
@@ -106,10 +110,11 @@ type account struct {
 	input, output   lengths
 	arrivals        rateCurve
 	inputs, outputs int64
+	curve           *reuseCurve
 }
 
 func newAccount() *account {
-	return &account{named: newSampledSet(), blocks: newSampledSet(), firsts: newSampledSet()}
+	return &account{named: newSampledSet(), blocks: newSampledSet(), firsts: newSampledSet(), curve: newReuseCurve()}
 }
 
 // row books a row of a file.
@@ -169,6 +174,7 @@ func (a *account) trace(t *Trace) {
 // request books one request; chain(i) is the hash of its blocks 0 to i.
 func (a *account) request(input, output int64, n, blockSize int, chain func(i int) uint64) {
 	a.lengths(input, output)
+	a.curve.hashes = a.curve.hashes[:0]
 	for i := range n {
 		h := chain(i)
 		tokens := min(input-int64(i)*int64(blockSize), int64(blockSize))
@@ -176,7 +182,9 @@ func (a *account) request(input, output int64, n, blockSize int, chain func(i in
 			a.firsts.add(h, 1)
 		}
 		a.blocks.add(h, tokens)
+		a.curve.hashes = append(a.curve.hashes, h)
 	}
+	a.curve.request(a.curve.hashes, input, int64(blockSize))
 }
 
 // grown books a turn whose prompt begins with held tokens of its own session.
@@ -210,6 +218,7 @@ func (a *account) fill(st *Stats) {
 		SharedRequests: float64(firsts.shared) / float64(max(firsts.weight, 1)),
 		DistinctBlocks: a.blocks.distinct(),
 		Sampled:        a.blocks.ratio(),
+		Curve:          a.curve.points(st.BlockSize),
 	}
 }
 
