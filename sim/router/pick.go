@@ -19,7 +19,8 @@ import (
 //
 //   - A temperature above 0 weighs every candidate, and an estimator changes every
 //     load with the clock: all candidates are looked at. So they are in pools of at
-//     most scanMost ranks, where it costs less, and with weights so large that a cost
+//     most scanMost ranks, where it costs less, pools with host memory, whose overlaps
+//     are another sum for every rank, and with weights so large that a cost
 //     could overflow, which has to be reported for the first candidate in question.
 //   - If the weights and the block size are short binary fractions, costs
 //     are exact sums, and the order of loads is the order of costs: the slots of a
