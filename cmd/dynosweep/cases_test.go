@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,8 +103,34 @@ func TestASearchWithoutCandidatesNamesTheReason(t *testing.T) {
 
 func TestEveryBackendTakesANumericContextLength(t *testing.T) {
 	report := mustPredict(t, caseFile("context-length", "case.yaml"))
-	report = report["summary"].(map[string]any)
 	if report["duration_ms"] != 12.0 || report["output_throughput_tok_s"] != 2000.0 {
 		t.Errorf("duration %v ms, %v tokens/s, want 12 and 2000", report["duration_ms"], report["output_throughput_tok_s"])
+	}
+}
+
+// AISimulate 0.13 prices the query and key norms of a decode step, DynoSim 1.6.1 with core
+// 0.12 does not: 1.690952 ms a step for this model (spec aic-perfmodel 14).
+func TestPredictPricesQueryAndKeyNorms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(path, []byte(`
+traffic: {source: {type: synthetic, input_tokens: 512, output_tokens: 11}, load: {type: concurrency, concurrency: 1}, stop: {requests: 1}}
+engine: {model: Qwen/Qwen3-32B, hardware: h200_sxm, workers: {aggregated: {kv_cache: {capacity: {type: fixed, blocks: 4096}}}}}
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	itl := func(more ...string) float64 { return mustPredict(t, path, more...)["mean_itl_ms"].(float64) }
+	on, off := itl(), itl("--set", "engine.workers.aggregated.timing.decode_qk_norm=false")
+	if d := on - off; math.Abs(d-1.690952) > 1e-5 {
+		t.Errorf("mean ITL %v ms, without norms %v ms: %v apart", on, off, d)
+	}
+	report := filepath.Join(t.TempDir(), "r.json")
+	if _, talk, code := runProgram("replay", "--input-tokens", "512", "--output-tokens", "11", "--request-count", "1", "--replay-concurrency", "1", "--report-json", report,
+		"--extra-engine-args", `{"num_gpu_blocks":4096,"aic_backend":"vllm","aic_system":"h200_sxm","aic_model_path":"Qwen/Qwen3-32B"}`); code != 0 {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	var replayed map[string]any
+	readJSON(t, report, &replayed)
+	if replayed["mean_itl_ms"] != off {
+		t.Errorf("replay says %v ms, predict without norms %v", replayed["mean_itl_ms"], off)
 	}
 }

@@ -24,10 +24,10 @@ type outputs struct {
 	jsonl  *output  // per-request records
 	ticks  *output  // Planner ticks
 	// before is called when the run is done, before its files take their place; echo
-	// prints the report itself in place of the table; nested puts the summary keys
-	// under "summary", as predict does.
-	before       func() error
-	echo, nested bool
+	// prints the report itself in place of the table; perRequest puts kept records into
+	// the report, as predict does.
+	before           func() error
+	echo, perRequest bool
 }
 
 // output is one file, or standard output (path "").

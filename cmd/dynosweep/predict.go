@@ -57,24 +57,14 @@ func aisimulateFormat(c *cli.Command) (asJSON bool, err error) {
 	}
 }
 
-// prediction is the whole report of one run in the shape of the reference's
-// to_dict (spec report 1).
-type prediction struct {
-	Summary    *metrics.Summary  `json:"summary"`
-	PerRequest []json.RawMessage `json:"per_request"`
-	Coverage   metrics.Coverage  `json:"coverage"`
-	Planner    any               `json:"planner"`
-	Provenance any               `json:"provenance"`
-}
-
-func newPrediction(doc *metrics.Report, out *sweep.Outcome) prediction {
-	p := prediction{Summary: doc.Summary, Coverage: doc.Summary.Coverage, Planner: doc.Planner, Provenance: doc.Provenance}
+// perRequest lists the records of a run that kept them, in order of arrival.
+func perRequest(out *sweep.Outcome) (list []json.RawMessage) {
 	records := out.Result.Collector.Records()
 	slices.SortFunc(records, metrics.CompareRecords)
 	for i := range records {
-		p.PerRequest = append(p.PerRequest, records[i].AppendJSON(nil))
+		list = append(list, records[i].AppendJSON(nil))
 	}
-	return p
+	return list
 }
 
 func predict(ctx context.Context, c *cli.Command) error {
@@ -104,7 +94,7 @@ func predict(ctx context.Context, c *cli.Command) error {
 		}
 	}
 	files.before = func() error { return clearOutputDir(dir) }
-	files.echo, files.nested = asJSON, true
+	files.echo, files.perRequest = asJSON, true
 	r := reporting{out, files, w, filepath.Join(dir, "prediction.json")}
 	_, err = r.run(ctx, &sweep.Inputs{}, &run)
 	return err

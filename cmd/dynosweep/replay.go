@@ -146,8 +146,8 @@ func (r *reporting) document(run *scenario.Run, out *sweep.Outcome, ticks *tickL
 			r.out.notice("%s", cut)
 		}
 	}
-	if r.files.nested {
-		return func(w io.Writer) error { return printJSON(w, newPrediction(&doc, out)) }
+	if list := perRequest(out); r.files.perRequest && len(list) > 0 {
+		doc.PerRequest = list
 	}
 	return doc.WriteJSON
 }

@@ -7,9 +7,10 @@ import (
 )
 
 // Report is what a run hands out: the summary keys at top level, the other blocks
-// beside them (nil: null, Telemetry and Provenance: absent).
+// beside them (nil: null, PerRequest, Telemetry and Provenance: absent).
 type Report struct {
 	Summary    *Summary
+	PerRequest any
 	Planner    any
 	Provenance any
 	Telemetry  any
@@ -69,6 +70,9 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	blocks := []Field{{"planner", r.Planner}, {"coverage", r.Summary.Coverage}}
+	if r.PerRequest != nil {
+		blocks = append(blocks, Field{"per_request", r.PerRequest})
+	}
 	if r.Telemetry != nil {
 		blocks = append(blocks, Field{"telemetry", r.Telemetry})
 	}

@@ -190,7 +190,7 @@ func (p *predictor) cache(m document.Mapping, out, eng *document.Node, backend i
 
 // timing lowers a role's timing to a timing_model.
 func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role engine.Role) {
-	t := w.Sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model"})
+	t := w.Sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model", "decode_qk_norm"})
 	if v := t.String("forward_model", document.NotNull); v.Set && v.Value != "op_level" {
 		t.Require(false, "forward_model", "only op_level is supported, got `"+v.Value+"`")
 	}
@@ -202,9 +202,17 @@ func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role 
 			}
 		}
 	}
+	if v := t.Get("decode_qk_norm"); v != nil && kind != 0 {
+		p.f.Malformed(v, "decode_qk_norm belongs to timing type default")
+	}
 	switch kind {
 	case 0:
-		eng.Put("timing_model", ExternalTiming(w.Node, "ais", p.performance(m, w, par, role)))
+		c := p.performance(m, w, par, role)
+		if !move(c, t, "decode_qk_norm", "decode_qk_norm") {
+			// AISimulate 0.13 prices these norms, the reference of replay does not (spec aic-perfmodel 14).
+			c.Put("decode_qk_norm", t.Node.Scalar(document.Bool, "true"))
+		}
+		eng.Put("timing_model", ExternalTiming(w.Node, "ais", c))
 	case 1:
 		model := document.EmptyMap(t.Line, t.Path)
 		for _, key := range [...]string{"type", "prefill_ms", "decode_ms"} {

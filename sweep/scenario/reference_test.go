@@ -83,7 +83,7 @@ func TestReferenceNamesEveryAISimulateKey(t *testing.T) {
 	prefixed(read, "engine.", predictEngineKeys)
 	prefixed(read, "engine.kv_transfer.", kvTransferKeys)
 	const worker = "engine.workers.<role>."
-	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms"})
+	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms", "timing.decode_qk_norm"})
 	prefixed(read, worker+"parallelism.", parallelismKeys)
 	prefixed(read, worker+"scheduler.", schedulerKeys)
 	prefixed(read, worker+"kv_cache.", kvCacheKeys)

@@ -100,6 +100,7 @@ func aisEngineReference() []Key {
 		worker("kv_cache.capacity.blocks", "integer", "required", "fixed: KV blocks per rank."),
 		worker("kv_cache.capacity.cuda_graph_reserved_bytes", "integer", "0", "default."),
 		worker("timing.type", "string", "default", "`default` (measured tables), `fixed` or `polynomial`."),
+		worker("timing.decode_qk_norm", "boolean", "true", "default: price query and key norms in decode, as AISimulate 0.13 does; `replay` and `sweep` do so only if they are told."),
 		worker("timing.prefill_ms", "number", "required", "fixed: >= 0."),
 		worker("timing.decode_ms", "number", "required", "fixed: >= 0."),
 		worker("startup_seconds", "number", "0", ">= 0."),
