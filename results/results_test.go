@@ -639,9 +639,9 @@ func TestAnotherSweepsDirectoryIsRefused(t *testing.T) {
 	}
 	manifest := filepath.Join(dir, manifestFile)
 	raw, _ := os.ReadFile(manifest)
-	os.WriteFile(manifest, bytes.Replace(raw, []byte(`"schema_version": 2`), []byte(`"schema_version": 99`), 1), 0o644)
+	os.WriteFile(manifest, bytes.Replace(raw, []byte(`"schema_version": 3`), []byte(`"schema_version": 99`), 1), 0o644)
 	_, err = Open(dir, options(nil))
-	if want := "has schema version 99, this program writes 2"; !errors.Is(err, ErrForeignResults) || !strings.Contains(err.Error(), want) {
+	if want := "has schema version 99, this program writes 3"; !errors.Is(err, ErrForeignResults) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 	home := t.TempDir()
