@@ -52,7 +52,7 @@ func (j *recommendJob) optimize(ctx context.Context, o *optimizer.Spec) error {
 
 // writeTables writes the tables of each mode, as CSV and JSON.
 func (j *recommendJob) writeTables(done []recommend.ModeSweep) error {
-	if err := clearOutputDir(j.dir); err != nil {
+	if err := j.vacate(); err != nil {
 		return err
 	}
 	files := &outputs{}

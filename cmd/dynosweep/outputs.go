@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
@@ -33,8 +34,41 @@ type outputs struct {
 // output is one file, or standard output (path "").
 type output struct {
 	*bufio.Writer
-	path string
-	file *os.File
+	path  string
+	file  *os.File
+	claim claim
+}
+
+// claim is what an output does about a file that stands at its path when it takes its
+// place.
+type claim uint8
+
+const (
+	replace    claim = iota // the user named the file
+	takeNumber              // the name is a default: a free one beside it, NAME_2
+	refuse                  // the place was vacant when the run began: an error
+)
+
+// take makes the path the output's own, so that the rename which follows replaces no
+// file of another run.
+func (o *output) take() error {
+	if o.claim == replace {
+		return nil
+	}
+	ext := filepath.Ext(o.path)
+	stem := strings.TrimSuffix(o.path, ext)
+	for n := 2; ; n++ {
+		f, err := os.OpenFile(o.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		switch {
+		case err == nil:
+			return f.Close()
+		case !errors.Is(err, os.ErrExist):
+			return err
+		case o.claim == refuse:
+			return fmt.Errorf("%s: another run wrote this file meanwhile: choose another place, or --overwrite", o.path)
+		}
+		o.path = fmt.Sprintf("%s_%d%s", stem, n, ext)
+	}
 }
 
 // create opens path; "-" is stdout. Missing parent directories are made. No two
@@ -113,6 +147,9 @@ func (o *outputs) commit() error {
 			return err
 		}
 		if out.file.Name() != out.path {
+			if err := out.take(); err != nil {
+				return err
+			}
 			if err := os.Rename(out.file.Name(), out.path); err != nil {
 				return err
 			}

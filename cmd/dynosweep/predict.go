@@ -93,9 +93,14 @@ func predict(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 	}
-	files.before = func() error { return clearOutputDir(dir) }
 	files.echo, files.perRequest = asJSON, true
-	r := reporting{out, files, w, filepath.Join(dir, "prediction.json")}
+	r := reporting{out, files, w, filepath.Join(dir, "prediction.json"), refuse}
+	if c.Bool("overwrite") {
+		r.claim = replace
+		files.before = func() error { return clearOutputDir(dir) }
+	} else if files.jsonl != nil {
+		files.jsonl.claim = refuse
+	}
 	_, err = r.run(ctx, &sweep.Inputs{}, &run)
 	return err
 }

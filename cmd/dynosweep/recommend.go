@@ -121,11 +121,9 @@ func (j *recommendJob) searchOptions() recommend.Options {
 
 // publish writes the files, prints the answer and says whether there is one.
 func (j *recommendJob) publish(a *recommend.Answer) error {
-	if err := clearOutputDir(j.dir); err != nil {
-		return err
-	}
-	if err := j.writeFiles(a); err != nil {
-		return err
+	unwritten := j.vacate()
+	if unwritten == nil {
+		unwritten = j.writeFiles(a)
 	}
 	if j.asJSON {
 		if err := j.printRecommendationsJSON(a); err != nil {
@@ -138,7 +136,19 @@ func (j *recommendJob) publish(a *recommend.Answer) error {
 	if text := a.Missed(); text != "" {
 		j.notice("the first one misses the SLA: %s; optimization.strict_sla: true leaves such candidates out", text)
 	}
+	if unwritten != nil {
+		return unwritten
+	}
 	return a.Err()
+}
+
+// vacate makes room for the files: what an earlier run left is removed if the user
+// allows it, and what another run wrote during the search is an error.
+func (j *recommendJob) vacate() error {
+	if !j.c.Bool("overwrite") {
+		return checkOutputDir(j.dir, false)
+	}
+	return clearOutputDir(j.dir)
 }
 
 // writeFiles writes everything that a recommend leaves.

@@ -70,7 +70,8 @@ func replay(ctx context.Context, c *cli.Command) error {
 	if err := files.observe(c, &run, &w); err != nil {
 		return err
 	}
-	r := reporting{out, files, w, reportPath(c.String("report-json"), time.Now())}
+	path, claim := reportPath(c.String("report-json"), time.Now())
+	r := reporting{out, files, w, path, claim}
 	outcome, err := r.run(ctx, &sweep.Inputs{}, &run)
 	if err != nil {
 		return err
@@ -97,6 +98,7 @@ type reporting struct {
 	files *outputs
 	watch sweep.RunOptions
 	path  string // of the report; - is standard output
+	claim claim  // of that path
 }
 
 // run runs the configuration, writes the files that were asked for and prints the
@@ -107,6 +109,7 @@ func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run
 	if err != nil {
 		return nil, badInput(err)
 	}
+	report.claim = r.claim
 	ticks := tickLog{sink: r.files.ticks}
 	if run.Planner != nil {
 		ticks.watch(&r.watch.Observers)
@@ -222,14 +225,14 @@ func printScaling(w io.Writer, events []sim.ScalingEvent) {
 }
 
 // reportPath is where the report goes: without a path into the working directory,
-// a directory gets the default name inside.
-func reportPath(path string, now time.Time) string {
+// a directory gets the default name inside. A default name replaces no file.
+func reportPath(path string, now time.Time) (string, claim) {
 	name := "dynosweep_replay_report_" + now.Format("20060102_150405") + ".json"
 	if path == "" {
-		return name
+		return name, takeNumber
 	}
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return filepath.Join(path, name)
+		return filepath.Join(path, name), takeNumber
 	}
-	return path
+	return path, replace
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -53,5 +55,46 @@ func TestReplayReplacesNoTraceByItsReport(t *testing.T) {
 	}
 	if text, err := os.ReadFile(trace); err != nil || string(text) != row {
 		t.Errorf("the trace reads %q, %v", text, err)
+	}
+}
+
+// Default names have one second of resolution: runs that end in the same second keep
+// their reports all the same.
+func TestDefaultReportNamesNeverCollide(t *testing.T) {
+	dir := t.TempDir()
+	var runs sync.WaitGroup
+	for range 4 {
+		runs.Go(func() {
+			if out, talk, code := runProgram("replay", "--input-tokens", "8", "--output-tokens", "2", "--request-count", "1", "--replay-concurrency", "1", "--report-json", dir); code != 0 {
+				t.Errorf("exit %d: %s%s", code, out, talk)
+			}
+		})
+	}
+	runs.Wait()
+	found, err := filepath.Glob(filepath.Join(dir, "dynosweep_replay_report_*.json"))
+	if entries, _ := os.ReadDir(dir); err != nil || len(found) != 4 || len(entries) != 4 {
+		t.Errorf("reports %v (%v) of 4 runs, %d files", found, err, len(entries))
+	}
+}
+
+// A run that found its directory vacant replaces no report that another one has put
+// there meanwhile.
+func TestALaterRunKeepsTheEarlierReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "prediction.json")
+	o := &outputs{}
+	defer o.discard()
+	out, err := o.create(path, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.claim = refuse
+	if err := os.WriteFile(path, []byte("earlier"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.commit(); err == nil || !strings.Contains(err.Error(), "another run wrote this file") {
+		t.Errorf("commit: %v", err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != "earlier" {
+		t.Errorf("the file holds %q", text)
 	}
 }

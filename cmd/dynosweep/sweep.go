@@ -286,7 +286,7 @@ func (j *sweepJob) capture(ctx context.Context, p *scenario.Point) error {
 			return err
 		}
 	}
-	r := reporting{j.console, files, w, filepath.Join(dir, "report.json")}
+	r := reporting{j.console, files, w, filepath.Join(dir, "report.json"), replace}
 	_, err = r.run(ctx, &j.in, &run)
 	return err
 }
