@@ -18,6 +18,7 @@ package tier
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/dynosweep/dynosweep/sim/kv"
 )
@@ -263,6 +264,16 @@ func (m *Memory) Missing() []int32 { return m.missing }
 
 // Source adds a slot of the pool that a prepared store reads.
 func (m *Memory) Source(j, slot int32) { m.jobs[j].sources = append(m.jobs[j].sources, slot) }
+
+// Sources lists the slots of the pool that stores of a rank read or will read.
+func (m *Memory) Sources(rank int32) (slots []int32) {
+	for j := range m.jobs {
+		if job := &m.jobs[j]; job.rank == rank && job.kind == storeJob && !slices.Contains(m.free, int32(j)) {
+			slots = append(slots, job.sources...)
+		}
+	}
+	return slots
+}
 
 // gather fills missing with the indices of blocks that the host memory lacks, and
 // returns the number of blocks that it has and could evict.

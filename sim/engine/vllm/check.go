@@ -37,6 +37,11 @@ func (c *Core) Check() error {
 			prefill.add(r.queued(), 1)
 		}
 	}
+	if c.offload != nil && c.offload.holds {
+		for _, slot := range c.offload.memory.Sources(c.offload.rank) {
+			holders[slot]++
+		}
+	}
 	switch {
 	case used != places:
 		return fmt.Errorf("vllm: %d requests, %d places taken", used, places)
@@ -62,7 +67,7 @@ func (c *Core) checkRequest(r *request) error {
 		return fmt.Errorf("vllm: request %d computed %d of %d tokens, prompt %d, total %d", r.id, r.computed, r.length, r.prompt, r.total)
 	case int(r.blocks) < len(r.cached) || r.computed > r.blocks*c.blockSize:
 		return fmt.Errorf("vllm: request %d holds %d blocks, %d cached, for %d tokens", r.id, r.blocks, len(r.cached), r.computed)
-	case (r.status == preempted || r.status == pending) && r.blocks != 0:
+	case (r.status == preempted && c.offload == nil || r.status == pending) && r.blocks != 0:
 		return fmt.Errorf("vllm: request %d in the queue holds %d blocks", r.id, r.blocks)
 	}
 	return nil
