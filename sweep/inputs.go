@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -67,7 +68,11 @@ func (in *Inputs) Source(run *scenario.Run) (workload.Source, error) {
 func (in *Inputs) runTrace(run *scenario.Run) (*trace.Trace, error) {
 	t := *run.Workload.Trace
 	t.Load.Contents = run.Offloads()
-	return in.Trace(&t)
+	loaded, err := in.Trace(&t)
+	if err == nil && t.Load.Contents && loaded.Agentic() {
+		return nil, errors.New("native_host_offload and kv_tiers are not simulated under agentic traces: leave them out")
+	}
+	return loaded, err
 }
 
 // hasher names the blocks of a run's prompts for memory behind the KV pools; nil if

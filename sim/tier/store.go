@@ -21,11 +21,11 @@ type Store struct {
 	capacity       int
 	used, resident int
 	table          kv.Table
-	pages          []page // [0] holds the sentinel of the recency list
-	spare          int32  // first unused page, chained by its first entry's next
-	marks          int64  // recency marks given so far
-	sorted         int64  // mark of the group at the list's head that is in order of hashes
-	group          []int32
+	pages          []page   // [0] holds the sentinel of the recency list
+	spare          int32    // first unused page, chained by its first entry's next
+	marks          int64    // recency marks given so far
+	sorted         int64    // mark of the group at the list's head that is in order of hashes
+	group          []member // scratch of room
 	evictions      int64
 	peak           int
 	last           int32 // the page found last; 0: none
@@ -102,50 +102,74 @@ func (s *Store) run(id kv.BlockID, n int) (resident, absent int, pending bool) {
 }
 
 // room makes room for n more blocks by evicting the oldest ones of the recency list,
-// which has enough, and appends their identities to evicted.
+// which has enough, and appends their identities to evicted. Blocks of one mark stand
+// side by side in any order until some of them must go and others stay.
 func (s *Store) room(n int, evicted *[]kv.BlockID) {
-	for need := s.used + n - s.capacity; need > 0; need-- {
-		slot := s.oldest(need)
-		s.unlink(slot)
-		*evicted = append(*evicted, s.id(slot))
-		s.drop(slot)
-		s.evictions++
+	need := s.used + n - s.capacity
+	for need > 0 {
+		head := s.at(0).next
+		if s.sorted == s.at(head).mark {
+			s.evict(head, evicted)
+			need--
+			continue
+		}
+		if s.gather(head, need) {
+			for _, m := range s.group {
+				s.evict(m.slot, evicted)
+			}
+			need -= len(s.group)
+			continue
+		}
+		s.sortGroup()
 	}
+}
+
+func (s *Store) evict(slot int32, evicted *[]kv.BlockID) {
+	s.unlink(slot)
+	*evicted = append(*evicted, s.id(slot))
+	s.drop(slot)
+	s.evictions++
+}
+
+// member is a block of the group of one mark.
+type member struct {
+	hash uint64
+	slot int32
+}
+
+// gather fills s.group with the blocks that share the mark of head. It reports
+// whether they are at most n.
+func (s *Store) gather(head int32, n int) bool {
+	mark := s.at(head).mark
+	s.group = s.group[:0]
+	for slot := head; slot != 0; {
+		e := s.at(slot)
+		if e.mark != mark {
+			break
+		}
+		s.group = append(s.group, member{e.hash, slot})
+		slot = e.next
+	}
+	return len(s.group) <= n
+}
+
+// sortGroup brings s.group, which stands at the head of the list, into the order of
+// hashes.
+func (s *Store) sortGroup() {
+	last := s.group[len(s.group)-1].slot
+	mark, end := s.at(last).mark, s.at(last).next
+	slices.SortFunc(s.group, func(a, b member) int { return cmp.Compare(a.hash, b.hash) })
+	before := int32(0)
+	for _, m := range s.group {
+		s.at(before).next, s.at(m.slot).prev = m.slot, before
+		before = m.slot
+	}
+	s.at(before).next, s.at(end).prev = end, before
+	s.sorted = mark
 }
 
 // idle is the number of blocks in the recency list.
 func (s *Store) idle() int { return int(s.pages[0].entry[0].mark) }
-
-// oldest returns the first block of the order of eviction when n more are wanted.
-// Blocks of one mark stand side by side in any order until one of them must go and
-// others stay.
-func (s *Store) oldest(n int) int32 {
-	head := s.at(0).next
-	mark := s.at(head).mark
-	if s.sorted == mark {
-		return head
-	}
-	s.group = s.group[:0]
-	end := head
-	for ; end != 0 && s.at(end).mark == mark && len(s.group) <= n; end = s.at(end).next {
-		s.group = append(s.group, end)
-	}
-	if len(s.group) <= n {
-		return head // all of the group go
-	}
-	for ; end != 0 && s.at(end).mark == mark; end = s.at(end).next {
-		s.group = append(s.group, end)
-	}
-	slices.SortFunc(s.group, func(a, b int32) int { return cmp.Compare(s.at(a).hash, s.at(b).hash) })
-	before := int32(0)
-	for _, slot := range s.group {
-		s.at(before).next, s.at(slot).prev = slot, before
-		before = slot
-	}
-	s.at(before).next, s.at(end).prev = end, before
-	s.sorted = mark
-	return s.group[0]
-}
 
 // link makes a block the youngest with the given mark.
 func (s *Store) link(slot int32, mark int64) {
