@@ -120,9 +120,12 @@ func Run(ctx context.Context, doc *scenario.Recommend, runner Runner, opt Option
 	if err != nil {
 		return nil, err
 	}
-	if doc.Optimizer.Algorithm == "halving" && len(live) > 0 {
+	switch algorithm := doc.Optimizer.Algorithm; {
+	case algorithm == "halving" && len(live) > 0:
 		err = s.halve(ctx, live)
-	} else {
+	case algorithm == "bayesian":
+		err = s.bayes(ctx, live)
+	default:
 		err = s.runAll(ctx, live)
 	}
 	if err != nil {
@@ -143,15 +146,19 @@ func (s *Search) picks() ([]Pick, error) {
 		total += b.Size
 	}
 	o := &s.doc.Optimizer
-	sampled := o.Algorithm == "random" || o.Algorithm == "halving" && o.TrialsGiven && total > int64(o.MaxTrials)
+	trials := o.MaxTrials
+	if o.Algorithm == "bayesian" {
+		trials = max(trials, bayesPool)
+	}
+	sampled := o.Algorithm == "random" || o.Algorithm == "bayesian" && total > int64(trials) || o.Algorithm == "halving" && o.TrialsGiven && total > int64(o.MaxTrials)
 	switch {
 	case sampled:
-		p, err := Sample(branches, o.Seed, o.MaxTrials, o.Parallelism)
+		p, err := Sample(branches, o.Seed, trials, o.Parallelism)
 		if err != nil {
 			err = fmt.Errorf("optimizer.%w", err)
 		}
 		return p, err
-	case o.TrialsGiven && total > int64(o.MaxTrials):
+	case o.Algorithm != "bayesian" && o.TrialsGiven && total > int64(o.MaxTrials):
 		return nil, fmt.Errorf("optimizer.max_trials: the grid has %d candidates, max_trials is %d: raise it, leave it out, or use algorithm random or halving", total, o.MaxTrials)
 	case total > maxWhole:
 		return nil, fmt.Errorf("optimizer.algorithm: %s over %d candidates is too much (at most %d): narrow the domains, use algorithm random, or halving with max_trials", o.Algorithm, total, maxWhole)
@@ -213,20 +220,28 @@ func (s *Search) runAll(ctx context.Context, live []*Candidate) error {
 	const chunk = 256
 	for from := 0; from < len(live); from += chunk {
 		part := live[from:min(from+chunk, len(live))]
-		requests := make([]RunRequest, len(part))
-		for i, c := range part {
-			requests[i] = s.request(c)
-		}
-		ran := s.runner.Run(ctx, requests)
-		if err := ctx.Err(); err != nil {
+		if err := s.runBatch(ctx, part); err != nil {
 			return err
 		}
-		for i, c := range part {
-			s.evaluate(c, &ran[i])
-			c.evaluated = true
-			s.ended(c, &ran[i])
-		}
 		s.progress("%d of %d candidates evaluated", from+len(part), len(live))
+	}
+	return nil
+}
+
+// runBatch evaluates candidates whole. The error is ctx's.
+func (s *Search) runBatch(ctx context.Context, part []*Candidate) error {
+	requests := make([]RunRequest, len(part))
+	for i, c := range part {
+		requests[i] = s.request(c)
+	}
+	ran := s.runner.Run(ctx, requests)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i, c := range part {
+		s.evaluate(c, &ran[i])
+		c.evaluated = true
+		s.ended(c, &ran[i])
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type Optimization struct {
 
 // Optimizer is the section of that name.
 type Optimizer struct {
-	Algorithm   string // grid, random or halving
+	Algorithm   string // grid, random, halving or bayesian
 	MaxTrials   int
 	TrialsGiven bool // MaxTrials was written
 	Parallelism int
@@ -186,10 +186,11 @@ func (r *recommender) read(root *document.Node) {
 		return
 	}
 	r.branches(m)
-	if len(r.continuous) > 0 && r.out.Optimizer.Algorithm != "random" && r.f.OK() {
+	sampled := r.out.Optimizer.Algorithm == "random" || r.out.Optimizer.Algorithm == "bayesian"
+	if len(r.continuous) > 0 && !sampled && r.f.OK() {
 		for _, path := range r.continuous {
 			r.f.List = append(r.f.List, &document.Fault{Origin: r.f.Origin, Path: path,
-				Msg: "a continuous range has no grid: give a step, or use optimizer.algorithm random"})
+				Msg: "a continuous range has no grid: give a step, or use optimizer.algorithm random or bayesian"})
 		}
 	}
 }
@@ -214,12 +215,8 @@ func (r *recommender) optimizer(m document.Mapping) {
 	o := &r.out.Optimizer
 	algorithm := m.Enum("algorithm", algorithmNames...)
 	o.Algorithm = algorithmNames[algorithm.Or(1)]
-	switch {
-	case !algorithm.Set:
+	if !algorithm.Set {
 		r.notice("optimizer.algorithm is not given: random search, seeded and without replacement")
-	case o.Algorithm == "bayesian":
-		o.Algorithm = "random"
-		r.notice("optimizer.algorithm bayesian is treated as random: seeded, without replacement")
 	}
 	trials := m.Uint("max_trials", 31, document.NotNull)
 	o.MaxTrials, o.TrialsGiven = trials.Int(defaultMaxTrials), trials.Set

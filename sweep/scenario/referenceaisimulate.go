@@ -119,7 +119,7 @@ func searchReference() []Key {
 		{"optimization.constraints.max_candidate_gpus", "integer", strconv.Itoa(defaultMaxGPUs), "> 0."},
 		{"optimization.constraints.min_goodput_rps", "number or null", "null", "> 0; required by `min_gpus` and `min_cost`."},
 		{"optimization.strict_sla", "boolean", "false", "Candidates that miss the SLA are infeasible."},
-		{"optimizer.algorithm", "string", "random", "`grid`, `random` (seeded, without replacement) or `halving`; `bayesian` is taken as random, with a notice."},
+		{"optimizer.algorithm", "string", "random", "`grid`, `random` (seeded, without replacement), `halving`, or `bayesian` (a Gaussian process with expected improvement)."},
 		{"optimizer.max_trials", "integer", strconv.Itoa(defaultMaxTrials), "> 0."},
 		{"optimizer.parallelism", "integer", strconv.Itoa(defaultParallelism), "> 0; `--jobs` bounds it."},
 		{"optimizer.candidate_timeout_seconds", "number", strconv.Itoa(defaultTimeoutS), "> 0."},
