@@ -3,6 +3,7 @@ package sweep
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -49,6 +50,19 @@ func shared[T any](mu *sync.Mutex, m *map[string]*once[T], key string, load func
 func (in *Inputs) Trace(t *scenario.Trace) (*trace.Trace, error) {
 	key := fmt.Sprintf("%q %+v", t.Paths, t.Load)
 	return shared(&in.mu, &in.traces, key, func() (*trace.Trace, error) { return trace.Load(t.Paths, t.Load) })
+}
+
+// Notices says what the loaded traces hold that changes nothing, sorted.
+func (in *Inputs) Notices() (out []string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, o := range in.traces {
+		if o.v != nil {
+			out = append(out, o.v.Notices()...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Source opens the load of one run.

@@ -81,6 +81,9 @@ func runRecommend(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, n := range in.Notices() {
+		j.notice("%s", n)
+	}
 	return j.publish(answer)
 }
 

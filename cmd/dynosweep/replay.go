@@ -121,6 +121,9 @@ func (r *reporting) run(ctx context.Context, in *sweep.Inputs, run *scenario.Run
 	if err != nil {
 		return nil, err
 	}
+	for _, n := range in.Notices() {
+		r.out.notice("%s", n)
+	}
 	if err := r.files.records(out); err != nil {
 		return nil, err
 	}

@@ -77,6 +77,9 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	if err := j.in.Preload(j.grid); err != nil {
 		return err
 	}
+	for _, n := range j.in.Notices() {
+		j.notice("%s", n)
+	}
 	if c.IsSet("point") {
 		return j.onePoint(ctx, c.String("point"))
 	}

@@ -128,6 +128,10 @@ type Completion struct {
 	Estimator   Estimator    // nil: none was configured
 }
 
+// ErrEstimateUnused is Config's error about an estimate of prefill load that the
+// configuration does not ask for.
+var ErrEstimateUnused = errors.New("ais_perf_config requires router_prefill_load_model='ais'")
+
 // Config applies the settings of the policy file, which win over the document, then
 // the defaults.
 func (d *Document) Config(with Completion) (Config, error) {
@@ -140,7 +144,7 @@ func (d *Document) Config(with Completion) (Config, error) {
 		return Config{}, errors.New("router_prefill_load_model='ais' requires ais_perf_config")
 	}
 	if !d.models() && with.Estimator != nil {
-		return Config{}, errors.New("ais_perf_config requires router_prefill_load_model='ais'")
+		return Config{}, ErrEstimateUnused
 	}
 	k, c := d.keys, DefaultConfig()
 	c.Estimator = with.Estimator

@@ -30,6 +30,9 @@ var (
 	dynamoKeys = []string{"enable_local_indexer", "bootstrap_port", "handoff_session_timeout_ms",
 		"reasoning", "response_replay_trace_path", "zmq_kv_events_port", "zmq_replay_port",
 		"router_queue_policy"}
+	// liveKeys are those of dynamoKeys that only live serving reads.
+	liveKeys = []string{"bootstrap_port", "reasoning", "response_replay_trace_path",
+		"zmq_kv_events_port", "zmq_replay_port"}
 	aicFlatKeys = []string{"aic_backend", "aic_system", "aic_backend_version", "aic_model_path",
 		"aic_tp_size", "aic_moe_tp_size", "aic_moe_ep_size", "aic_attention_dp_size",
 		"aic_gemm_dtype", "aic_moe_dtype", "aic_fmha_dtype", "aic_kv_cache_dtype", "aic_comm_dtype"}
@@ -308,7 +311,8 @@ func flatAIC(f *document.Faults, m document.Mapping, out *document.Node) *docume
 // launchDoc is the engine-argument document: what was written, nothing more.
 type launchDoc struct {
 	document.Mapping
-	dir                            string // that a local model starts from
+	dir                            string   // that a local model starts from
+	live                           []string // keys that only live serving reads
 	dp, tp                         document.Opt[uint64]
 	startup                        document.Opt[float64]
 	fractions                      [3]document.Opt[float64] // [backend]
@@ -409,6 +413,11 @@ var transferModes = []string{"full_prompt", "destination_missing"}
 
 // dynamoFields checks the live options, of which only the queue policy acts.
 func (d *launchDoc) dynamoFields(m document.Mapping) {
+	for _, key := range liveKeys {
+		if v := m.Get(key); v != nil && v.Kind != document.Null {
+			d.live = append(d.live, key)
+		}
+	}
 	m.Bool("enable_local_indexer")
 	for _, key := range [...]string{"bootstrap_port", "zmq_kv_events_port", "zmq_replay_port"} {
 		m.Uint(key, 16, document.OrNull)

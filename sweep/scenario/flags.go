@@ -373,7 +373,7 @@ func (c *ReplayFlags) placement(f *flagFaults, run *Run, files *Files) {
 	f.rule(document.FiniteFrom(lag, 0), "--kv-event-lag-ms", "kv_event_lag_ms must be finite and non-negative, got "+plainFloat(lag))
 	f.rule(lag == 0 || mode.Events, "--kv-event-lag-ms", "kv_event_lag_ms only supports router_mode='kv_router'")
 	d := routerDoc{faults: document.Faults{Origin: "--router-config: " + router.InlineClass, Inline: true}, mode: mode, policy: val(c.RouterPolicyConfig, ""),
-		policyAt: "--router-policy-config", modelName: val(c.ModelName, ""), lagMs: lag, estimator: c.estimator(f)}
+		policyAt: "--router-policy-config", modelName: val(c.ModelName, ""), lagMs: lag, estimator: c.estimator(f), estimatorAt: "--aic-backend"}
 	var err error
 	if c.RouterConfig != nil {
 		if d.config, err = document.ParseInlineJSON(d.faults.Origin, []byte(*c.RouterConfig)); err != nil {
@@ -389,22 +389,39 @@ func (c *ReplayFlags) placement(f *flagFaults, run *Run, files *Files) {
 	f.adopt(err)
 }
 
+// The --aic-* flags, in the order in which estimator looks at them.
+var (
+	aicCountFlags = [...]string{"--aic-tp-size", "--aic-moe-tp-size", "--aic-moe-ep-size", "--aic-attention-dp-size", "--aic-nextn"}
+	aicTextFlags  = [...]string{"--aic-backend", "--aic-system", "--aic-model-path", "--aic-backend-version", "--aic-gemm-dtype",
+		"--aic-moe-dtype", "--aic-fmha-dtype", "--aic-kv-cache-dtype", "--aic-comm-dtype", "--aic-nextn-accept-rates"}
+)
+
 // estimator reads the --aic-* flags: the router's prefill-load estimate, nil if
 // none was given.
 func (c *ReplayFlags) estimator(f *flagFaults) *AICRequest {
 	counts := []*int64{c.AICTPSize, c.AICMoETPSize, c.AICMoEEPSize, c.AICAttentionDPSize, c.AICNextN}
 	texts := []*string{c.AICBackend, c.AICSystem, c.AICModelPath, c.AICBackendVersion, c.AICGEMMDType, c.AICMoEDType,
 		c.AICFMHADType, c.AICKVCacheDType, c.AICCommDType, c.AICNextNAcceptRates}
-	given := func(p *string) bool { return p != nil }
-	if !slices.ContainsFunc(texts, given) && !slices.ContainsFunc(counts, func(p *int64) bool { return p != nil }) {
+	typed := ""
+	for i, p := range texts {
+		if p != nil && typed == "" {
+			typed = aicTextFlags[i]
+		}
+	}
+	for i, p := range counts {
+		if p != nil && typed == "" {
+			typed = aicCountFlags[i]
+		}
+	}
+	if typed == "" {
 		return nil
 	}
 	if c.AICBackend == nil || c.AICSystem == nil || c.AICModelPath == nil {
-		f.bad("", "--aic-backend, --aic-system and --aic-model-path are required once any --aic-* flag is given")
+		f.bad(typed, "--aic-backend, --aic-system and --aic-model-path are required once any --aic-* flag is given")
 		return nil
 	}
 	f.rule(slices.Contains(backendNames, *c.AICBackend), "--aic-backend", "must be "+document.OneOf(backendNames)+", got `"+*c.AICBackend+"`")
-	for i, name := range [...]string{"--aic-tp-size", "--aic-moe-tp-size", "--aic-moe-ep-size", "--aic-attention-dp-size"} {
+	for i, name := range aicCountFlags[:4] {
 		f.rule(val(counts[i], 1) >= 1 && val(counts[i], 1) <= maxParallel, name, fmt.Sprintf("must be from 1 to %d", maxParallel))
 	}
 	f.rule((c.AICMoETPSize == nil) == (c.AICMoEEPSize == nil), "--aic-moe-tp-size", "moe_tp_size and moe_ep_size must be given together")

@@ -94,6 +94,10 @@ func TestReplayRefusals(t *testing.T) {
 		{open(func(c *ReplayFlags) { c.TraceFormat = ptr("applied_compute_agentic") }), "--trace-format=applied_compute_agentic requires --replay-concurrency because the source traces do not include first-turn timestamps"},
 		{open(func(c *ReplayFlags) { c.Traces = []string{path + "x"} }), "failed to open trace file " + path + "x: no such file"},
 		{open(func(c *ReplayFlags) { c.Traces = []string{filepath.Dir(path)} }), "failed to open trace file " + filepath.Dir(path) + ": is a directory"},
+		{load(func(c *ReplayFlags) { c.AICTPSize = ptr[int64](2) }), "--aic-tp-size: --aic-backend, --aic-system and --aic-model-path are required"},
+		{load(func(c *ReplayFlags) {
+			c.RouterMode, c.AICBackend, c.AICSystem, c.AICModelPath = ptr("kv_router"), ptr("vllm"), ptr("h200_sxm"), ptr("Qwen/Qwen3-32B")
+		}), "--aic-backend: the router does not estimate prefill load: give --router-config"},
 		{load(func(c *ReplayFlags) { c.TraceFormat = ptr("zz") }), "--trace-format: trace_format must be 'mooncake'"},
 		{load(func(c *ReplayFlags) { c.ExtraEngineArgs = ptr("") }), "--extra-engine-args: the JSON text is empty"},
 		{load(func(c *ReplayFlags) { c.NumWorkers = ptr[int64](0) }), "invalid replay spec: aggregated pool must start with at least one worker"},

@@ -1,12 +1,23 @@
 package scenario
 
-import "github.com/dynosweep/dynosweep/sim/workload/trace"
+import (
+	"slices"
+
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
+)
 
 // Ineffective tells which flags of a command line that resolved to run change nothing in
 // it, and why, one sentence each.
 func (c *ReplayFlags) Ineffective(run *Run) []string {
 	out := explainIneffective(c.ineffectiveLoad(run.Workload))
 	mode := run.Router.Mode
+	for _, role := range [...]*Role{run.Prefill, run.Decode} {
+		for i := 0; role != nil && i < len(role.live); i++ {
+			if text := role.live[i] + " of the engine arguments changes nothing here: only live serving reads it"; !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
 	return append(out, explainIneffective([]ineffectiveFlag{
 		{"--router-config", c.RouterConfig != nil && !mode.Configured, onlyKV},
 		{"--router-policy-config", c.RouterPolicyConfig != nil && !mode.Configured, onlyKV},

@@ -36,7 +36,8 @@ type Role struct {
 	// provenance and for the seeds of a sweep.
 	BlocksGiven, MTPSeedGiven bool
 
-	named   named // where the document names model and system
+	live    []string // written keys that only live serving reads
+	named   named    // where the document names model and system
 	profile resolved.FileRef
 	files   modelFiles // of the model that timing and capacity ask about
 	id      [32]byte
@@ -88,7 +89,7 @@ func count(v uint64) int { return int(min(v, maxCount)) }
 // complete checks what the document says together, in the order of spec
 // engine-args 2.2, and fills in what it leaves out.
 func (d *launchDoc) complete() *Role {
-	r := &Role{ContextParallel: 1, MTPSeedGiven: d.mtpSeed.Set, BlocksGiven: d.blocks.Set}
+	r := &Role{ContextParallel: 1, MTPSeedGiven: d.mtpSeed.Set, BlocksGiven: d.blocks.Set, live: d.live}
 	c := &r.Rank
 	c.Backend, c.Role = engine.Backend(d.backend.Value), engine.Role(d.role.Value)
 	d.limits(c)

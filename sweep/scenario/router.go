@@ -30,8 +30,10 @@ type routerDoc struct {
 	policyAt  string         // origin of policy
 	modelName string
 	estimator *AICRequest
-	lagMs     float64
-	ais       bool // config asks for the prefill-load estimate
+	// estimatorAt is the flag that asks for the estimate, "" if config does.
+	estimatorAt string
+	lagMs       float64
+	ais         bool // config asks for the prefill-load estimate
 }
 
 // RouterModes lists the router modes, each with what it does in a few words; format
@@ -84,7 +86,10 @@ func (d *routerDoc) complete(queuePolicy string, files *Files) (*Router, error) 
 	if d.estimator != nil {
 		with.Estimator = prefillEstimator{}
 	}
-	if r.Config, err = doc.Config(with); err != nil {
+	if r.Config, err = doc.Config(with); errors.Is(err, router.ErrEstimateUnused) && d.estimatorAt != "" {
+		return nil, &document.Fault{Origin: d.estimatorAt,
+			Msg: `the router does not estimate prefill load: give --router-config '{"router_prefill_load_model":"ais"}', or leave the --aic-* flags out`}
+	} else if err != nil {
 		return nil, d.fault(err)
 	}
 	r.Config.Estimator, r.Estimator, r.EventLagMs = nil, d.estimator, d.lagMs

@@ -133,8 +133,8 @@ func (db *Database) hasData() error {
 		return classed(ErrVersion, "%s has no measured data of %s for system %s (only database mode SOL works)", db.root.name, db.Backend, db.System.Name)
 	}
 	if db.root.packed && !db.root.hasPack(db.System.Name, db.Backend, db.Version) {
-		return classed(ErrVersion, "the embedded data does not hold %s %s on %s; it holds %s; name the package's own systems directory or wheel for the rest (--systems-path, or systems_path)",
-			db.Backend, db.Version, db.System.Name, strings.Join(db.root.packs(), ", "))
+		return classed(ErrVersion, "the embedded data does not hold %s %s on %s; it holds %s; %s",
+			db.Backend, db.Version, db.System.Name, strings.Join(db.root.packs(), ", "), otherTables)
 	}
 	return nil
 }

@@ -148,10 +148,13 @@ func (r *root) versionsOf(sys *System, backend string) []string {
 	return r.measured[sys.Name][backend]
 }
 
+// otherTables says how systems and versions are read that are not built in.
+const otherTables = "name the package's own systems directory or wheel for the rest (--systems-path, systems_path, or engine.systems_path of an AISimulate file)"
+
 // system reads the file of one system.
 func (r *root) system(name string) (*System, error) {
 	if !slices.Contains(r.systems, name) {
-		return nil, classed(ErrSystem, "unknown system %q; %s has %s", name, r.name, strings.Join(r.systems, ", "))
+		return nil, classed(ErrSystem, "unknown system %q; %s has %s; %s", name, r.name, strings.Join(r.systems, ", "), otherTables)
 	}
 	data, err := fs.ReadFile(r.fsys, name+".yaml")
 	if err != nil {

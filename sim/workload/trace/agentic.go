@@ -89,6 +89,7 @@ func readAgentic(l *lines, o LoadOptions) (*Trace, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
+	b.t.ignored = s.ignored
 	return b.finishGraph(l.path, nodes, source)
 }
 
@@ -193,7 +194,7 @@ func (r *agenticRow) decode(s *scanner, text []byte) error {
 			f = hasDependencies
 		}
 		if f == 0 {
-			s.skip()
+			s.ignore()
 			continue
 		}
 		required := f&(hasRequestID|hasPlay|hasSession|hasModel|hasNotBefore|hasDependencies) != 0
@@ -371,6 +372,7 @@ func readLegacy(l *lines, o LoadOptions) (*Trace, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
+	b.t.ignored = s.ignored
 	for i := range nodes {
 		for _, d := range nodes[i].deps {
 			if lineOf[d.from] == 0 {
@@ -423,7 +425,7 @@ func (r *agenticRow) decodeLegacy(s *scanner, text []byte) error {
 			f = hasToolWait
 		}
 		if f == 0 {
-			s.skip()
+			s.ignore()
 			continue
 		}
 		if !s.once(&seen, f) || s.null() {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -28,6 +29,27 @@ type scanner struct {
 	loose bool   // inside skip: lone surrogates pass
 	buf   []byte // unescaped strings
 	stack []byte // open brackets of skip
+
+	ignored [len(ignoredMembers)]int64 // [member], rows that have one
+}
+
+// ignoredMembers are members of rows that say something about a request and that nothing
+// simulates: text tokens alone are, and one model.
+var ignoredMembers = [...]string{"images", "lora_name"}
+
+// ignore reads over the value of a member that nothing reads, and counts it if it is one
+// of ignoredMembers and says something.
+func (s *scanner) ignore() {
+	for i, name := range ignoredMembers {
+		if string(s.key) != name {
+			continue
+		}
+		if c := s.peek(); c == 'n' || c == '[' && bytes.HasPrefix(bytes.TrimLeft(s.text[s.pos+1:], " "), []byte("]")) {
+			break // null or an empty list
+		}
+		s.ignored[i]++
+	}
+	s.skip()
 }
 
 func (s *scanner) reset(text []byte) {

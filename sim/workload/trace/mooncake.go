@@ -88,7 +88,7 @@ func (r *row) decode(s *scanner, text []byte) error {
 	for s.object(); s.member(); {
 		f := rowField(s.key)
 		if f == 0 {
-			s.skip()
+			s.ignore()
 			continue
 		}
 		if !s.once(&seen, f) || s.null() {
@@ -375,6 +375,7 @@ func (b *builder) rows(l *lines, o LoadOptions) error {
 			return l.fail(errors.New("too many rows"), "failed to load %s", l.path)
 		}
 	}
+	b.t.ignored = s.ignored
 	return nil
 }
 

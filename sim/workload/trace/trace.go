@@ -110,10 +110,22 @@ type Trace struct {
 	inputTokens, outputTokens int64
 	maxTokens                 int64  // most tokens of one request, or of one delta session
 	nodeCount                 uint32 // distinct nodes
+	ignored                   [len(ignoredMembers)]int64
 
 	mu     sync.Mutex
 	views  map[int]*view // by engine block size
 	tokens []uint32      // [node], made at first use by Hasher
+}
+
+// Notices says which members of its rows the simulation does not look at, one sentence
+// each.
+func (t *Trace) Notices() (out []string) {
+	for i, n := range t.ignored {
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%s: %d of %d rows have %s, which changes nothing here", t.path, n, t.Requests(), ignoredMembers[i]))
+		}
+	}
+	return out
 }
 
 type traceSession struct {
