@@ -44,6 +44,7 @@ func perfCommand() *cli.Command {
    dynosweep perf capacity --batch capacity.csv`,
 				Flags: append(modelFlags(),
 					&cli.Float64Flag{Name: "memory-fraction", Usage: "share of GPU memory; 0 is the backend's default"},
+					&cli.Float64Flag{Name: "tier-gigabytes", Usage: "also print what `GB` (decimal) of host memory or disk behind a rank hold"},
 					&cli.IntFlag{Name: "block-size", Usage: "`TOKENS` per block", Value: 64},
 					&cli.IntFlag{Name: "max-num-batched-tokens", Usage: "`TOKENS` of one pass", Value: 8192},
 					&cli.BoolFlag{Name: "ops", Usage: "show where the memory goes, the weights op by op"}),
@@ -123,7 +124,7 @@ func perfModel(c *cli.Command) (*aic.Model, error) {
 
 // perRow are the flags that the columns of a batch stand for.
 var perRow = []string{"model", "system", "backend", "backend-version", "phase", "batch-size", "length", "prefix",
-	"memory-fraction", "block-size", "max-num-batched-tokens", "ops", "json"}
+	"memory-fraction", "tier-gigabytes", "block-size", "max-num-batched-tokens", "ops", "json"}
 
 // perfBatch answers a CSV file; sizes and formats that its columns leave open come
 // from the flags.
@@ -243,6 +244,8 @@ type capacityAnswer struct {
 	Blocks        int64         `json:"num_gpu_blocks"`
 	Tokens        int64         `json:"kv_tokens"`
 	BytesPerToken int64         `json:"kv_bytes_per_token"`
+	TierBlocks    int64         `json:"tier_blocks,omitempty"` // of --tier-gigabytes
+	TierTokens    int64         `json:"tier_tokens,omitempty"`
 	Memory        []memoryPart  `json:"memory,omitempty"`
 	Ops           []aic.OpBytes `json:"ops,omitempty"`
 }
@@ -271,6 +274,15 @@ func perfCapacity(ctx context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	a := capacityAnswer{Blocks: k.NumGPUBlocks, Tokens: k.KVTokens, BytesPerToken: k.KVBytesPerToken}
+	gigabytes := c.Float64("tier-gigabytes")
+	if !(gigabytes >= 0 && gigabytes <= 1e9) {
+		return badInput(fmt.Errorf("--tier-gigabytes: must be from 0 to 1e9, got %v", gigabytes))
+	}
+	if k.NumGPUBlocks > 0 && gigabytes > 0 {
+		size := k.KVTokens / k.NumGPUBlocks
+		a.TierBlocks = int64(gigabytes * 1e9 / float64(size*k.KVBytesPerToken))
+		a.TierTokens = a.TierBlocks * size
+	}
 	if c.Bool("ops") {
 		mem, err := m.Memory(cfg)
 		if err != nil {
@@ -289,6 +301,9 @@ func (a *capacityAnswer) print(w io.Writer, asJSON bool) error {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%d KV blocks per rank: %d tokens of %d bytes\n", a.Blocks, a.Tokens, a.BytesPerToken)
+	if a.TierBlocks > 0 {
+		fmt.Fprintf(&out, "%d blocks in the tier behind: %d tokens, %.2f times the KV pool\n", a.TierBlocks, a.TierTokens, float64(a.TierBlocks)/float64(a.Blocks))
+	}
 	for _, p := range a.Memory {
 		fmt.Fprintf(&out, "  %-36s %16.0f bytes\n", p.Name, p.Bytes)
 		if p.Name != "weights" {
