@@ -30,7 +30,7 @@ func New(cfg Config) (*Sim, error) {
 	}
 	s := &Sim{startedMs: -1, cfg: cfg, src: cfg.Source, capMs: cfg.MaxSimTimeMs}
 	s.collector = metrics.NewCollector(metrics.Options{
-		SLA: cfg.SLA, Capture: cfg.Capture, Trajectories: cfg.Source.Plays() != nil,
+		SLA: cfg.SLA, ClientMs: cfg.ClientMs, Capture: cfg.Capture, Trajectories: cfg.Source.Plays() != nil,
 		Requests: cfg.Source.Total()})
 	// A cap can cut requests that already have tokens, and only completed ones
 	// count: their gaps wait with the request.

@@ -19,6 +19,7 @@ type Config struct {
 	Hasher        tier.Hasher // of its prompts, for memory behind KV pools; may be nil
 	MaxSimTimeMs  float64     // +Inf: no cap
 	SLA           metrics.SLA
+	ClientMs      float64                  // added to every reported TTFT and latency; the run does not see it
 	Capture       bool                     // keep per-request records
 	Scaling       ScalingPolicy            // nil: fixed pools
 	Telemetry     metrics.TelemetryOptions // IntervalMs 0: none

@@ -83,16 +83,19 @@ func bindModel(q *scenario.AICRequest) (*aic.Model, error) {
 }
 
 // passTimes asks a measured model for the Planner's bootstrap.
-type passTimes struct{ m *measured }
+type passTimes struct {
+	m *measured
+	c timing.Corrections
+}
 
 func (p passTimes) PrefillMs(batch, isl int) (float64, error) {
 	v := p.m.Model.PrefillMs(batch, isl, 0)
-	return v, p.err(v)
+	return p.c.Prefill(v), p.err(v)
 }
 
 func (p passTimes) DecodeMs(batch, context int) (float64, error) {
 	v := p.m.Model.DecodeMs(batch, context)
-	return v, p.err(v)
+	return p.c.Decode(v, int64(batch)), p.err(v)
 }
 
 func (p passTimes) err(v float64) error {

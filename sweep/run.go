@@ -141,7 +141,7 @@ func outside(run *scenario.Run, cfg *sim.Config) []Outside {
 		role *scenario.Role
 		pool *sim.PoolConfig
 	}{{run.Decode, &cfg.Decode}, {run.Prefill, &cfg.Prefill}} {
-		if m, ok := of.pool.Rank.Timing.(*measured); ok && of.role != nil {
+		if m, ok := uncorrected(of.pool.Rank.Timing).(*measured); ok && of.role != nil {
 			o := m.Outside()
 			out = append(out, Outside{of.role.Rank.Role.String(), o.Passes, o.Queried, o.Doublings, o.Op})
 		}
@@ -165,9 +165,16 @@ func engines(run *scenario.Run, cfg *sim.Config) planner.Engines {
 	return e
 }
 
+func uncorrected(m timing.Model) timing.Model {
+	base, _ := timing.Uncorrected(m)
+	return base
+}
+
+// hardware is what the Planner's lessons ask: the corrected times of hardware tables.
 func hardware(m timing.Model) planner.PassTimes {
-	if t, ok := m.(*measured); ok {
-		return passTimes{t}
+	base, c := timing.Uncorrected(m)
+	if t, ok := base.(*measured); ok {
+		return passTimes{t, c}
 	}
 	return nil
 }

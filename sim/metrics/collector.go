@@ -72,12 +72,13 @@ func (c *Collector) Arrive() {
 // Finish folds in a request at its terminal event. A record with status Unfinished
 // is ignored: what never ends is counted by its absence. With capture on, the
 // collector keeps a copy of *r and owns r.Detail from here on; r.TokenMs is only
-// read. Without capture nothing is allocated but the amortised room of five floats.
+// read, and sets r.ClientMs. Without capture nothing is allocated but the amortised room of five floats.
 func (c *Collector) Finish(r *Record) {
 	if r.Status == Unfinished {
 		return
 	}
 	c.ended++
+	r.ClientMs = c.opt.ClientMs
 	if r.Status != Completed {
 		c.count(r.Status, r.Reason)
 	} else {

@@ -9,8 +9,9 @@ func (s SLA) Set() bool { return s.TTFTMs > 0 || s.ITLMs > 0 || s.E2EMs > 0 }
 // Options say what a Collector keeps.
 type Options struct {
 	SLA          SLA
-	Capture      bool // keep a copy of every ended request's record
-	Trajectories bool // the load is agentic: the report has the trajectory keys
+	ClientMs     float64 // added to every TTFT and latency (spec calibration 2)
+	Capture      bool    // keep a copy of every ended request's record
+	Trajectories bool    // the load is agentic: the report has the trajectory keys
 
 	// Requests is how many are expected, 0 if unknown. Room for their values is
 	// made at once, which saves what growing copies; more or fewer may come.

@@ -54,6 +54,7 @@ type Record struct {
 	Admissions    int32
 	Status        Status
 	Reason        string    // why it was rejected or failed, "" otherwise
+	ClientMs      float64   // spent by the client and before the server, in TTFT and latency alone
 	TokenMs       []float64 // exact mode only: end of the pass of every token
 	Detail        *Detail   // capture only
 }
@@ -113,7 +114,10 @@ func (r *Record) Reset() {
 }
 
 // TTFTMs is the time to the first token; only with Output >= 1.
-func (r *Record) TTFTMs() float64 { return max(r.FirstTokenMs-r.ArrivalMs, 0) }
+func (r *Record) TTFTMs() float64 { return r.serverTTFTMs() + r.ClientMs }
+
+// serverTTFTMs is TTFTMs without the client's part: what a Planner can see.
+func (r *Record) serverTTFTMs() float64 { return max(r.FirstTokenMs-r.ArrivalMs, 0) }
 
 // TTSTMs is the gap between the first and the second token; only with Output >= 2.
 func (r *Record) TTSTMs() float64 { return max(r.SecondTokenMs-r.FirstTokenMs, 0) }
@@ -124,7 +128,9 @@ func (r *Record) TPOTMs() float64 {
 }
 
 // E2EMs ends at the last token, not at the terminal event; only with Output >= 1.
-func (r *Record) E2EMs() float64 { return max(r.LastTokenMs-r.ArrivalMs, 0) }
+func (r *Record) E2EMs() float64 { return r.serverE2EMs() + r.ClientMs }
+
+func (r *Record) serverE2EMs() float64 { return max(r.LastTokenMs-r.ArrivalMs, 0) }
 
 // meanGapMs is the mean gap as an SLA judges it, from the two latencies; 0 for a
 // single token.
@@ -132,5 +138,5 @@ func (r *Record) meanGapMs() float64 {
 	if r.Output < 2 {
 		return 0
 	}
-	return (r.E2EMs() - r.TTFTMs()) / float64(r.Output-1)
+	return (r.serverE2EMs() - r.serverTTFTMs()) / float64(r.Output-1)
 }

@@ -40,7 +40,7 @@ func (w *Window) Completed(r *Record) {
 	w.input += int64(r.Input)
 	w.output += int64(r.Output)
 	if r.Output >= 1 {
-		if ttft := r.TTFTMs(); ttft > 0 {
+		if ttft := r.serverTTFTMs(); ttft > 0 {
 			w.ttftMs += ttft
 			w.ttftCount++
 		}

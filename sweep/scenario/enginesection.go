@@ -51,7 +51,7 @@ var (
 		{"kv_cache_dtype", "kv_cache_dtype"}, {"comm_dtype", "comm_dtype"}, {"database_mode", "database_mode"},
 		{"attention_backend", "attention_backend"}, {"systems_path", "systems_path"}, {"decode_qk_norm", "decode_qk_norm"}}
 	aicTimingKeys = func() []string {
-		keys := []string{"type"}
+		keys := []string{"type", "corrections"}
 		for _, k := range aicTimingOf {
 			keys = append(keys, k[0])
 		}
@@ -91,18 +91,18 @@ func lowerTiming(f *document.Faults, n *document.Node, kind string) *document.No
 	config := document.EmptyMap(n.Line, n.Path)
 	switch kind {
 	case "polynomial", "fixed":
-		keys := []string{"type"}
+		keys := []string{"type", "corrections"}
 		if kind == "fixed" {
 			keys = append(keys, "prefill_ms", "decode_ms")
 		}
 		f.Mapping(n, "", keys)
 		return n.Only(keys...)
 	case "profile", "dynamo_profile":
-		f.Mapping(n, "", []string{"type", "path"})
+		f.Mapping(n, "", []string{"type", "path", "corrections"})
 		if p := n.Get("path"); p != nil {
 			config.Put("path", p)
 		}
-		return ExternalTiming(n, "dynamo_profile", config)
+		return withCorrections(n, ExternalTiming(n, "dynamo_profile", config))
 	case "aic", "ais":
 		f.Mapping(n, "", aicTimingKeys)
 		for _, k := range aicTimingOf {
@@ -110,9 +110,17 @@ func lowerTiming(f *document.Faults, n *document.Node, kind string) *document.No
 				config.Put(k[1], v)
 			}
 		}
-		return ExternalTiming(n, "ais", config)
+		return withCorrections(n, ExternalTiming(n, "ais", config))
 	}
 	return nil
+}
+
+// withCorrections copies the corrections of a timing mapping to its timing_model.
+func withCorrections(n, model *document.Node) *document.Node {
+	if c := n.Get("corrections"); c != nil {
+		model.Put("corrections", c)
+	}
+	return model
 }
 
 // roleTiming is one variant of the timing section: one for all roles, or one each.

@@ -148,10 +148,16 @@ func (g *gridExpander) plannerSection(n *document.Node) plannerVariant {
 
 // notices gathers the remarks on the run of a point, each once.
 func (g *gridExpander) notices(run *Run, at *document.Node) {
-	for _, n := range run.Notices() {
-		if n = at.Path + "." + n; !slices.Contains(g.grid.Notices, n) {
+	add := func(n string) {
+		if !slices.Contains(g.grid.Notices, n) {
 			g.grid.Notices = append(g.grid.Notices, n)
 		}
+	}
+	for _, n := range run.correctionNotices() {
+		add(n)
+	}
+	for _, n := range run.plannerNotices() {
+		add(at.Path + "." + n)
 	}
 }
 

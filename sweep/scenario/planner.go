@@ -85,9 +85,11 @@ func (p *Planner) refer(files *Files) error {
 	return err
 }
 
-// Notices are remarks on a configuration that runs all the same: Planner keys that
-// change nothing, and GPU counts that the engines do not bear out.
-func (r *Run) Notices() []string {
+// Notices are remarks on a configuration that runs all the same: corrected pass times,
+// Planner keys that change nothing, and GPU counts that the engines do not bear out.
+func (r *Run) Notices() []string { return slices.Concat(r.correctionNotices(), r.plannerNotices()) }
+
+func (r *Run) plannerNotices() []string {
 	if r.Planner == nil {
 		return nil
 	}
@@ -95,7 +97,7 @@ func (r *Run) Notices() []string {
 	if r.Prefill != nil {
 		e.Prefill.GPUs = r.Prefill.BudgetGPUs()
 	}
-	return append(slices.Clip(r.Planner.Notices), r.Planner.Config.Warnings(e)...)
+	return slices.Concat(r.Planner.Notices, r.Planner.Config.Warnings(e))
 }
 
 // BudgetGPUs is what a worker costs in the Planner's budgets (spec planner 1).

@@ -190,7 +190,7 @@ func (p *predictor) cache(m document.Mapping, out, eng *document.Node, backend i
 
 // timing lowers a role's timing to a timing_model.
 func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role engine.Role) {
-	t := w.Sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model", "decode_qk_norm"})
+	t := w.Sub("timing", "a mapping", []string{"type", "prefill_ms", "decode_ms", "forward_model", "decode_qk_norm", "corrections"})
 	if v := t.String("forward_model", document.NotNull); v.Set && v.Value != "op_level" {
 		t.Require(false, "forward_model", "only op_level is supported, got `"+v.Value+"`")
 	}
@@ -212,13 +212,20 @@ func (p *predictor) timing(m, w, par document.Mapping, eng *document.Node, role 
 			// AISimulate 0.13 prices these norms, the reference of replay does not (spec aic-perfmodel 14).
 			c.Put("decode_qk_norm", t.Node.Scalar(document.Bool, "true"))
 		}
-		eng.Put("timing_model", ExternalTiming(w.Node, "ais", c))
+		eng.Put("timing_model", withCorrections(t.Node, ExternalTiming(w.Node, "ais", c)))
 	case 1:
 		model := document.EmptyMap(t.Line, t.Path)
-		for _, key := range [...]string{"type", "prefill_ms", "decode_ms"} {
+		for _, key := range [...]string{"type", "prefill_ms", "decode_ms", "corrections"} {
 			move(model, t, key, key)
 		}
 		eng.Put("timing_model", model)
+	case 2:
+		if t.Get("corrections") != nil {
+			model := document.EmptyMap(t.Line, t.Path)
+			move(model, t, "type", "type")
+			move(model, t, "corrections", "corrections")
+			eng.Put("timing_model", model)
+		}
 	}
 }
 

@@ -102,6 +102,13 @@ func SweepReference() []KeyTable {
 			{"timing.database_mode", "string or null", "SILICON", "aic: `SILICON` (measured), `HYBRID`, `EMPIRICAL` or `SOL`."},
 			{"timing.attention_backend", "string or null", "null", "aic: attention kernels, where the tables have several."},
 			{"timing.decode_qk_norm", "boolean", "false", "aic: price query and key norms in decode too, as AISimulate core 0.13 does."},
+			{"timing.corrections", "mapping", "", "Every type: what measured runs of your own say about the model, from `dynosweep calibrate`; figures are then no longer the reference's."},
+			{"timing.corrections.prefill_scale", "number", "1", "Factor on the prefill part of a pass, > 0."},
+			{"timing.corrections.decode_scale", "number", "1", "Factor on the decode part of a pass, > 0."},
+			{"timing.corrections.pass_ms", "number", "0", "Host time of every pass, ms, >= 0."},
+			{"timing.corrections.sequence_ms", "number", "0", "Host time per decoding sequence of a pass, ms, >= 0."},
+			{"timing.corrections.client_ms", "number", "0", "Added to every reported TTFT and latency, ms, >= 0; the larger of two roles counts."},
+			{"timing.corrections.fitted", "mapping", "", "Where they come from: `from`, `sha256`, `model`, `system`, `backend`, `dtypes`; echoed, with a notice when used for something else."},
 			{"timing.systems_path", "path or null", "null", "aic: tables to read instead of the built-in ones."},
 		}},
 		{"sla, cost, constraints", "`ttft_ms` and `itl_ms` together or alone, or `e2e_ms` alone.", []Key{

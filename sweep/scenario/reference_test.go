@@ -55,6 +55,7 @@ func TestReferenceNamesEverySweepKey(t *testing.T) {
 	prefixed(read, "topology.kv_transfer.", kvTransferKeys)
 	prefixed(read, "router.", routerKeys)
 	prefixed(read, "timing.", aicTimingKeys)
+	prefixed(read, "timing.corrections.", correctionKeys)
 	prefixed(read, "sla.", slaKeys)
 	for _, alias := range []string{"workload.synthetic.request_count", "workload.replay_concurrency", "workload.arrival_speedup_ratio"} {
 		delete(read, alias) // named in the text of their twins
@@ -73,7 +74,7 @@ func TestReferenceNamesEveryEngineKey(t *testing.T) {
 	prefixed(read, "sglang.", sglangKeys)
 	prefixed(read, "trtllm.", trtllmKeys)
 	prefixed(read, "dynamo.", dynamoKeys)
-	prefixed(read, "timing_model.", []string{"type", "prefill_ms", "decode_ms", "provider", "config"})
+	prefixed(read, "timing_model.", []string{"type", "prefill_ms", "decode_ms", "provider", "config", "corrections"})
 	sameKeys(t, "engine", pathsOf(EngineReference()), read)
 }
 
@@ -83,7 +84,7 @@ func TestReferenceNamesEveryAISimulateKey(t *testing.T) {
 	prefixed(read, "engine.", predictEngineKeys)
 	prefixed(read, "engine.kv_transfer.", kvTransferKeys)
 	const worker = "engine.workers.<role>."
-	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms", "timing.decode_qk_norm"})
+	prefixed(read, worker, []string{"startup_seconds", "timing.type", "timing.prefill_ms", "timing.decode_ms", "timing.decode_qk_norm", "timing.corrections"})
 	prefixed(read, worker+"parallelism.", parallelismKeys)
 	prefixed(read, worker+"scheduler.", schedulerKeys)
 	prefixed(read, worker+"kv_cache.", kvCacheKeys)

@@ -103,6 +103,7 @@ func aisEngineReference() []Key {
 		worker("timing.decode_qk_norm", "boolean", "true", "default: price query and key norms in decode, as AISimulate 0.13 does; `replay` and `sweep` do so only if they are told."),
 		worker("timing.prefill_ms", "number", "required", "fixed: >= 0."),
 		worker("timing.decode_ms", "number", "required", "fixed: >= 0."),
+		worker("timing.corrections", "mapping", "", "`prefill_scale`, `decode_scale`, `pass_ms`, `sequence_ms`, `client_ms` and `fitted`, as in a sweep's `timing.corrections`; an addition to the format."),
 		worker("startup_seconds", "number", "0", ">= 0."),
 		{"engine.kv_transfer.bytes_per_token", "integer or `auto`", "auto", "Disaggregated: from the model, or > 0."},
 		{"engine.kv_transfer.bandwidth_gb_per_second", "number or null", "null", "null: no delay."},

@@ -21,6 +21,7 @@ func EngineReference() []KeyTable {
 			{"timing_model.decode_ms", "number", "required", "fixed: time of a pass with decode work, ms, >= 0."},
 			{"timing_model.provider", "string", "required", "external: `dynamo_profile`, or `ais` (also `aic`): measured hardware tables."},
 			{"timing_model.config", "object", "", "external: `{path}` of a profile, or the performance model: `model`, `system`, `backend_version`, `tp`, `attention_dp`, `cp_size`, `moe_tp_size`, `moe_ep_size`, `*_dtype`, `database_mode`, `systems_path`, `decode_qk_norm`."},
+			{"timing_model.corrections", "object", "", "Any type: `prefill_scale`, `decode_scale`, `pass_ms`, `sequence_ms`, `client_ms` and `fitted`, as in a sweep's `timing.corrections`."},
 		}},
 		{"Launch", "Beside `engine`.", []Key{
 			{"dp_size", "integer", "1", "Data-parallel ranks of a worker, > 0; with measured timing its `attention_dp`."},

@@ -150,17 +150,17 @@ var (
 )
 
 func (r *Role) timing(f form) resolved.Timing {
-	switch t := &r.Timing; t.Kind {
+	t := &r.Timing
+	out := resolved.Timing{Type: resolved.Polynomial, Corrections: t.Corrections.resolved(f)}
+	switch t.Kind {
 	case Fixed:
-		return resolved.Timing{Type: resolved.Fixed, PrefillMs: &t.PrefillMs, DecodeMs: &t.DecodeMs}
+		out.Type, out.PrefillMs, out.DecodeMs = resolved.Fixed, &t.PrefillMs, &t.DecodeMs
 	case Profile:
-		return resolved.Timing{Type: resolved.External, Provider: resolved.ProfileProvider,
-			Config: resolved.TimingConfig{Profile: shown(r.profile, f)}}
+		out.Type, out.Provider, out.Config.Profile = resolved.External, resolved.ProfileProvider, shown(r.profile, f)
 	case Measured:
-		return resolved.Timing{Type: resolved.External, Provider: resolved.AICProvider,
-			Config: resolved.TimingConfig{Hardware: ptrTo(t.AIC.resolved(r.files, f))}}
+		out.Type, out.Provider, out.Config.Hardware = resolved.External, resolved.AICProvider, ptrTo(t.AIC.resolved(r.files, f))
 	}
-	return resolved.Timing{Type: resolved.Polynomial}
+	return out
 }
 
 // shown is a reference as the form has it.

@@ -149,7 +149,7 @@ func (r *Run) BlockSize() int {
 // rest is left empty. resolve may be nil if no role needs data.
 func (r *Run) Config(src workload.Source, resolve TimingResolver) (sim.Config, error) {
 	cfg := sim.Config{
-		Disaggregated: r.Disaggregated(), Source: src, SLA: r.SLA, MaxSimTimeMs: r.Workload.MaxSimTimeMs,
+		Disaggregated: r.Disaggregated(), Source: src, SLA: r.SLA, ClientMs: r.clientMs(), MaxSimTimeMs: r.Workload.MaxSimTimeMs,
 		Router:    sim.RouterConfig{Mode: r.Router.Mode, Seed: r.RouterSeed, EventLagMs: r.Router.EventLagMs},
 		Telemetry: metrics.TelemetryOptions{IntervalMs: r.TelemetryMs},
 	}
@@ -208,8 +208,9 @@ func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
 	default:
 		q.Timing = &r.Timing
 	}
+	correct := func(m timing.Model) timing.Model { return timing.Correct(m, r.Timing.Corrections.Corrections) }
 	if q == (TimingQuery{}) {
-		return model, r.Rank.Blocks, nil
+		return correct(model), r.Rank.Blocks, nil
 	}
 	if ask == nil {
 		return nil, 0, errors.New("no data for " + r.Timing.Kind.String() + " timing")
@@ -221,6 +222,7 @@ func (r *Role) resolve(ask TimingResolver) (timing.Model, int, error) {
 	if q.Timing != nil {
 		model = a.Model
 	}
+	model = correct(model)
 	if q.Capacity == nil {
 		return model, r.Rank.Blocks, nil
 	}
@@ -291,6 +293,13 @@ func (r *Role) provenance(at string, out []Defaulted) []Defaulted {
 	case Measured:
 		c := r.Timing.AIC
 		out = append(out, Defaulted{at + ".timing_model", "aic", fmt.Sprintf("%s on %s, %s %s", c.Model, c.System, c.Backend, orText(c.Version, "current"))})
+	}
+	if c := &r.Timing.Corrections; !c.None() {
+		source := "corrected, not the reference"
+		if c.Fitted.From != "" {
+			source += ": fitted by " + c.Fitted.From + " " + c.Fitted.SHA256
+		}
+		out = append(out, Defaulted{at + ".timing_model.corrections", string(jsonOf(c.resolved(identity))), source})
 	}
 	return out
 }

@@ -32,6 +32,7 @@ type Timing struct {
 	PrefillMs, DecodeMs float64    // Fixed
 	Path                string     // Profile: .npz, raw-data JSON or profiler folder
 	AIC                 AICRequest // Measured
+	Corrections         Corrections
 }
 
 // AICRequest names one model on one system in the hardware tables (spec
@@ -141,6 +142,7 @@ type timingDoc struct {
 	path            string
 	provider        string
 	aic             aicDoc
+	corrections     Corrections
 }
 
 // readTimingModel reads a timing_model (spec engine-args 2.3); nil is polynomial.
@@ -161,12 +163,13 @@ func readTimingModel(f *document.Faults, n *document.Node) timingDoc {
 	switch kind := tag.Enum("type", "polynomial", "fixed", "external"); {
 	case !kind.Set:
 	case kind.Value == 0:
-		f.Mapping(n, "", []string{"type"})
+		d.corrections = readCorrections(f.Mapping(n, "", []string{"type", "corrections"}))
 	case kind.Value == 1:
-		m := f.Mapping(n, "", []string{"type", "prefill_ms", "decode_ms"})
+		m := f.Mapping(n, "", []string{"type", "prefill_ms", "decode_ms", "corrections"})
 		d.kind, d.prefill, d.decode = Fixed, readLatency(m, "prefill"), readLatency(m, "decode")
+		d.corrections = readCorrections(m)
 	default:
-		readExternalTiming(f, &d, f.Mapping(n, "", []string{"type", "provider", "config"}))
+		readExternalTiming(f, &d, f.Mapping(n, "", []string{"type", "provider", "config", "corrections"}))
 	}
 	return d
 }
@@ -184,6 +187,7 @@ func readLatency(m document.Mapping, phase string) float64 {
 }
 
 func readExternalTiming(f *document.Faults, d *timingDoc, m document.Mapping) {
+	d.corrections = readCorrections(m)
 	provider := m.String("provider", document.NotNull)
 	if m.Get("provider") == nil {
 		m.Missing("provider")
@@ -321,7 +325,7 @@ func contains(list []string, s string) bool {
 // capacity question (spec engine-args 2.3, 4).
 func (d *launchDoc) timingRules(r *Role) {
 	t := &d.timing
-	r.Timing = Timing{Kind: t.kind, PrefillMs: t.prefill, DecodeMs: t.decode, Path: t.path}
+	r.Timing = Timing{Kind: t.kind, PrefillMs: t.prefill, DecodeMs: t.decode, Path: t.path, Corrections: t.corrections}
 	if t.kind != Measured {
 		if !d.blocks.Set {
 			r.Rank.Blocks = defaultBlocks

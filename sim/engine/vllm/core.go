@@ -93,8 +93,9 @@ type Core struct {
 
 	queuedPrefill, queuedDecode sums // queued: prompts; preempted and handed-over requests
 	preemptions                 int64
-	lastProgress                int64           // preemptions when the latest signal was given
-	sampler                     *timing.Sampler // nil without speculation
+	lastProgress                int64               // preemptions when the latest signal was given
+	sampler                     *timing.Sampler     // nil without speculation
+	mixed                       timing.MixedDecoder // nil: decode costs the same in every pass
 
 	passes           int64 // passes so far, numbers them
 	step             int64 // group-pass counter of the latest pass
@@ -152,6 +153,7 @@ func NewVariant(cfg engine.Config, v Variant) (*Core, error) {
 		pool: kv.NewPool(cfg.Blocks), step: -1}
 	c.reqs.Allocate() // 0 is none
 	c.offload = c.newOffload(&cfg)
+	c.mixed, _ = cfg.Timing.(timing.MixedDecoder)
 	if c.maxSeqs == 0 {
 		c.maxSeqs = unlimited
 	}

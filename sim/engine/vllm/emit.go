@@ -74,6 +74,7 @@ func (c *Core) prefillMs() float64 {
 		return 0
 	}
 	raw := c.cfg.Timing.PrefillMs(n, isl, prefix)
+	c.p.prefillPriced = raw > 0
 	return c.clock("prefill", max(0, raw), c.cfg.SpeedupRatio)
 }
 
@@ -82,7 +83,13 @@ func (c *Core) decodeMs() float64 {
 	if c.p.decodes == 0 || c.cfg.Role == engine.Prefill {
 		return 0
 	}
-	raw := c.cfg.Timing.DecodeMs(c.p.decodes, c.p.context, int64(c.cfg.Blocks)*int64(c.cfg.BlockSize))
+	total := int64(c.cfg.Blocks) * int64(c.cfg.BlockSize)
+	var raw float64
+	if c.mixed != nil && c.p.prefillPriced {
+		raw = c.mixed.MixedDecodeMs(c.p.decodes, c.p.context, total)
+	} else {
+		raw = c.cfg.Timing.DecodeMs(c.p.decodes, c.p.context, total)
+	}
 	return c.clock("decode", raw, c.cfg.SpeedupRatio*c.cfg.DecodeSpeedupRatio)
 }
 

@@ -19,6 +19,7 @@ type pass struct {
 	// The prefill part: requests whose prompt advances, their prompt tokens after
 	// this pass and before it (spec engine-timing 2).
 	prefills, sumISL, sumPrefix int64
+	prefillPriced               bool  // the prefill part takes time
 	decodes, context            int64 // requests that pay for the decode part, their lengths
 
 	hits     []int32 // latest lookup: cached blocks of the prefix

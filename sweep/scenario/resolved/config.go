@@ -191,11 +191,32 @@ type Capacity struct {
 // Timing says how long a pass takes (spec engine-timing): type polynomial, fixed with
 // both times, or external with a provider.
 type Timing struct {
-	Config    TimingConfig `json:"config,omitzero"`
-	DecodeMs  *float64     `json:"decode_ms,omitempty"`
-	PrefillMs *float64     `json:"prefill_ms,omitempty"`
-	Provider  string       `json:"provider,omitempty"`
-	Type      string       `json:"type"`
+	Config      TimingConfig `json:"config,omitzero"`
+	Corrections *Corrections `json:"corrections,omitempty"`
+	DecodeMs    *float64     `json:"decode_ms,omitempty"`
+	PrefillMs   *float64     `json:"prefill_ms,omitempty"`
+	Provider    string       `json:"provider,omitempty"`
+	Type        string       `json:"type"`
+}
+
+// Corrections bring a timing nearer to measured runs (spec calibration 2).
+type Corrections struct {
+	ClientMs     float64 `json:"client_ms"`
+	DecodeScale  float64 `json:"decode_scale"`
+	Fitted       *Fit    `json:"fitted,omitempty"`
+	PassMs       float64 `json:"pass_ms"`
+	PrefillScale float64 `json:"prefill_scale"`
+	SequenceMs   float64 `json:"sequence_ms"`
+}
+
+// Fit says which calibration made corrections, and for what.
+type Fit struct {
+	Backend string `json:"backend,omitempty"`
+	DTypes  string `json:"dtypes,omitempty"`
+	From    string `json:"from,omitempty"`
+	Model   string `json:"model,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	System  string `json:"system,omitempty"`
 }
 
 // Types and providers of timing.
