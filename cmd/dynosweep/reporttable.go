@@ -91,6 +91,9 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 	if err := printFront(w, a, l); err != nil {
 		return err
 	}
+	if err := printTiers(w, a, l); err != nil {
+		return err
+	}
 	return printKnobs(w, l)
 }
 
