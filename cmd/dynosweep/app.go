@@ -6,11 +6,14 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
-// run is the whole program as a function of its writers and arguments.
+// run is the whole program as a function of its writers and arguments. Terminal escapes
+// in names, labels and messages are made visible on both writers.
 func run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	return describeInterrupt(newApp(stdout, stderr).Run(ctx, args))
+	return describeInterrupt(newApp(safetext.NewWriter(stdout), safetext.NewWriter(stderr)).Run(ctx, args))
 }
 
 // newApp is the tree of verbs and flags.

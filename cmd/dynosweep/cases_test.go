@@ -134,3 +134,24 @@ engine: {model: Qwen/Qwen3-32B, hardware: h200_sxm, workers: {aggregated: {kv_ca
 		t.Errorf("replay says %v ms, predict without norms %v", replayed["mean_itl_ms"], off)
 	}
 }
+
+// A label or a file name may hold anything: it neither acts on a terminal nor computes in a
+// spreadsheet.
+func TestTextOfUsersDoesNotAct(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a\x1b[2Jb.yaml")
+	if err := os.WriteFile(name, []byte("x: [\n"), 0o644); err != nil {
+		t.Skip(err) // a file system without such names
+	}
+	if _, talk, code := runProgram("sweep", name, "--dry-run"); code != 2 || strings.Contains(talk, "\x1b") || !strings.Contains(talk, `a\x1b[2Jb.yaml:1`) {
+		t.Errorf("exit %d: %q", code, talk)
+	}
+	table := filepath.Join(dir, "b.csv")
+	if err := os.WriteFile(table, []byte("model,system,backend,parallel,phase,batch,length,note\nQwen/Qwen3-32B,h200_sxm,vllm,tp=1,decode,1,100,=HYPERLINK(1)\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, talk, code := runProgram("perf", "step", "--batch", table)
+	if code != 0 || !strings.Contains(out, "'=HYPERLINK(1)") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
 // globalFlags are understood by every verb.
@@ -47,7 +49,7 @@ func newConsole(c *cli.Command) console {
 }
 
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := safetext.Unwrap(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -61,7 +63,8 @@ const (
 func (s console) say(code, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if s.color {
-		text = "\x1b[" + code + "m" + text + "\x1b[0m"
+		fmt.Fprintln(safetext.Unwrap(s.stderr), "\x1b["+code+"m"+safetext.Text(text)+"\x1b[0m")
+		return
 	}
 	fmt.Fprintln(s.stderr, text)
 }

@@ -19,13 +19,13 @@ var layers = []struct {
 	local []string // a trailing /* covers the packages under it
 	third []string
 }{
-	{"cmd/dynosweep", []string{"internal/document", "internal/spelling", "sweep", "sweep/*", "sweep/scenario/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/workload/*", "sim/timing", "sim/timing/*"},
+	{"cmd/dynosweep", []string{"internal/document", "internal/safetext", "internal/spelling", "sweep", "sweep/*", "sweep/scenario/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/workload/*", "sim/timing", "sim/timing/*"},
 		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
 	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, []string{"golang.org/x/sync/errgroup", "golang.org/x/sync/semaphore"}},
 	{"sweep/scenario", []string{"internal/document", "internal/spelling", "sweep/scenario/resolved", "planner", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, nil},
 	{"sweep/scenario/optimizer", []string{"internal/document", "internal/spelling", "sweep/scenario", "sim/engine", "sim/metrics"}, nil},
 	{"sweep/scenario/resolved", nil, nil}, // the types of a text in the results: results/compare may know them
-	{"sweep/recommend", []string{"internal/document", "sweep/scenario", "sweep/scenario/optimizer", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
+	{"sweep/recommend", []string{"internal/document", "internal/safetext", "sweep/scenario", "sweep/scenario/optimizer", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
 	{"sweep/launch", []string{"sweep/scenario", "sweep/scenario/resolved", "results/compare"}, nil},
 	{"planner", []string{"internal/document", "internal/npz", "internal/spelling", "sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
 	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18", "golang.org/x/sys/windows"}},
@@ -45,9 +45,10 @@ var layers = []struct {
 	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*", "sim/workload/*"}, nil},
 	{"sim/kv", []string{"sim/invariant"}, nil},
 	{"sim/timing", []string{"internal/npz", "sim/invariant", "sim/rng"}, nil},
-	{"sim/timing/aic", []string{"internal/document", "sim/timing", "sim/invariant"}, []string{"github.com/apache/arrow-go/v18"}},
+	{"sim/timing/aic", []string{"internal/document", "internal/safetext", "sim/timing", "sim/invariant"}, []string{"github.com/apache/arrow-go/v18"}},
 	{"internal/document", []string{"internal/spelling"}, []string{"go.yaml.in/yaml/v3"}},
 	{"internal/npz", nil, nil},
+	{"internal/safetext", nil, nil},
 	{"internal/spelling", nil, nil},
 	{"sim/tier", []string{"sim/kv"}, nil},
 	{"sim/rng", nil, nil},

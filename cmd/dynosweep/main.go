@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
 // gcPercent trades a little time for memory: runs allocate next to nothing once
@@ -25,7 +27,7 @@ func main() {
 	err := run(ctx, os.Stdout, os.Stderr, os.Args)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(safetext.NewWriter(os.Stderr), err)
 	}
 	os.Exit(exitCode(err))
 }

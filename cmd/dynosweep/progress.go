@@ -6,6 +6,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/dynosweep/dynosweep/internal/safetext"
 	"github.com/dynosweep/dynosweep/results"
 	"github.com/dynosweep/dynosweep/sweep"
 )
@@ -73,7 +74,7 @@ const drawPause = 100 * time.Millisecond
 
 func (p *progress) draw(u sweep.Update) {
 	if p.bar == nil {
-		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(p.out.stderr),
+		p.bar = progressbar.NewOptions(u.Total, progressbar.OptionSetWriter(safetext.Unwrap(p.out.stderr)),
 			progressbar.OptionSetPredictTime(false), progressbar.OptionFullWidth())
 	}
 	ended := u.Done + u.Failed + u.Skipped

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynosweep/dynosweep/internal/safetext"
 	"github.com/dynosweep/dynosweep/sweep/recommend"
 )
 
@@ -20,7 +21,7 @@ func runProgram(args ...string) (stdout, stderr string, code int) {
 	var out, talk bytes.Buffer
 	err := run(context.Background(), &out, &talk, append([]string{"dynosweep"}, args...))
 	if err != nil {
-		fmt.Fprintln(&talk, err)
+		fmt.Fprintln(safetext.NewWriter(&talk), err)
 	}
 	return out.String(), talk.String(), exitCode(err)
 }

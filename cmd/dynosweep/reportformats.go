@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/internal/safetext"
 	"github.com/dynosweep/dynosweep/results"
 	"github.com/dynosweep/dynosweep/results/compare"
 )
@@ -39,7 +40,7 @@ func writeReportCSV(w io.Writer, a *compare.Analysis, _ string) error {
 	for _, c := range judgedColumns {
 		head = append(head, c.name, c.name+"_low", c.name+"_high")
 	}
-	if err := out.Write(head); err != nil {
+	if err := out.Write(safetext.Cells(head)); err != nil {
 		return err
 	}
 	cases := map[int]*compare.Case{}
@@ -63,7 +64,7 @@ func writeReportCSV(w io.Writer, a *compare.Analysis, _ string) error {
 		for len(row) < len(head) {
 			row = append(row, "")
 		}
-		if err := out.Write(row); err != nil {
+		if err := out.Write(safetext.Cells(row)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
 // leastWidth is the width of what is not a terminal; none is taken to be narrower.
@@ -16,7 +18,7 @@ const leastWidth = 80
 
 // widthOf is how many columns fit on w.
 func widthOf(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
+	if f, ok := safetext.Unwrap(w).(*os.File); ok {
 		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
 			return max(n, leastWidth)
 		}

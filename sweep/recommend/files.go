@@ -9,6 +9,8 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
 // candidateJSON is a candidate as recommendation.json shows it.
@@ -165,8 +167,8 @@ func (a *Answer) WriteCSV(out io.Writer) error {
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return err
 		}
-		if err := w.Write([]string{recommendationSchema, c.ID, c.Status, c.category, c.Reason, strconv.Itoa(d.UsedGPUs), score, string(d.Config),
-			string(d.PredictionConfig), string(metrics), string(objectives), string(provenance), strconv.FormatBool(c.top), strconv.FormatBool(c.pareto)}); err != nil {
+		if err := w.Write(safetext.Cells([]string{recommendationSchema, c.ID, c.Status, c.category, c.Reason, strconv.Itoa(d.UsedGPUs), score, string(d.Config),
+			string(d.PredictionConfig), string(metrics), string(objectives), string(provenance), strconv.FormatBool(c.top), strconv.FormatBool(c.pareto)})); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/dynosweep/dynosweep/internal/safetext"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 )
 
@@ -109,7 +110,7 @@ func WriteRowsCSV(w io.Writer, columns []Column, rows []Row) error {
 	}
 	for k := range rows {
 		for i, c := range columns {
-			line[i] = CellText(c.Value(&rows[k]))
+			line[i] = safetext.Cell(CellText(c.Value(&rows[k])))
 		}
 		if err := out.Write(line); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynosweep/dynosweep/internal/safetext"
 )
 
 // Answer columns are ignored on input and written anew.
@@ -106,7 +108,7 @@ func batch(ctx context.Context, w io.Writer, r io.Reader, needed, answers []stri
 		}
 	}
 	out := csv.NewWriter(w)
-	if err := out.Write(append(row, answers...)); err != nil {
+	if err := out.Write(safetext.Cells(append(row, answers...))); err != nil {
 		return err
 	}
 	for {
@@ -132,7 +134,7 @@ func batch(ctx context.Context, w io.Writer, r io.Reader, needed, answers []stri
 		if err != nil {
 			values, message = make([]string, len(answers)-1), err.Error()
 		}
-		if err := out.Write(append(append(row, values...), message)); err != nil {
+		if err := out.Write(safetext.Cells(append(append(row, values...), message))); err != nil {
 			return err
 		}
 	}
