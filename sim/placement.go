@@ -36,6 +36,9 @@ func (s *Sim) releaseArrivals() (bool, error) {
 			return changed, nil
 		}
 		changed = true
+		if err := s.interrupted(r.PromptTokens); err != nil {
+			return true, err
+		}
 		id := s.arrive(r)
 		if s.prefill != nil {
 			s.handoffs.start(s, id)
@@ -45,6 +48,19 @@ func (s *Sim) releaseArrivals() (bool, error) {
 			return true, err
 		}
 	}
+}
+
+// tokensPerCheck is the most prompt tokens that are released between two looks at the
+// context: one instant may release a load that takes minutes to number and place.
+const tokensPerCheck = 1 << 20
+
+// interrupted is the context's error, looked at now and then.
+func (s *Sim) interrupted(tokens int32) error {
+	if s.unchecked += int64(tokens); s.unchecked < tokensPerCheck {
+		return nil
+	}
+	s.unchecked = 0
+	return s.ctx.Err()
 }
 
 // arrive opens the books of one request.

@@ -60,6 +60,8 @@ type Sim struct {
 	telemetry              sampler
 	poolEvents, hostEvents kv.Events // scratch of endTransfers
 	steps                  int64
+	ctx                    context.Context // of Run
+	unchecked              int64           // prompt tokens released since ctx was looked at
 }
 
 // Result is what a run leaves.
@@ -77,6 +79,7 @@ func (s *Sim) Run(ctx context.Context) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	s.ctx = ctx
 	if err := s.begin(); err != nil {
 		return nil, err
 	}

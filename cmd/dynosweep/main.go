@@ -22,7 +22,7 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	useHugePages()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program where it is
 	err := run(ctx, os.Stdout, os.Stderr, os.Args)
 	stop()
@@ -30,4 +30,14 @@ func main() {
 		fmt.Fprintln(safetext.NewWriter(os.Stderr), err)
 	}
 	os.Exit(exitCode(err))
+}
+
+// endSignals are the signals that end a run in order. A terminal that closes sends SIGHUP,
+// unless the program was told to outlive it (nohup).
+func endSignals() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
