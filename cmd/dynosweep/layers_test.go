@@ -39,7 +39,7 @@ var layers = []struct {
 	{"sim/engine/trtllm", []string{"sim/engine", "sim/engine/vllm", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/router", []string{"internal/document", "internal/spelling", "sim/kv", "sim/timing", "sim/rng", "sim/invariant"}, nil},
 	{"sim/workload", []string{"sim/kv", "sim/rng", "sim/slab"}, nil},
-	{"sim/workload/trace", []string{"sim/kv", "sim/workload"}, []string{"github.com/zeebo/xxh3"}},
+	{"sim/workload/trace", []string{"internal/document", "sim/kv", "sim/rng", "sim/workload"}, []string{"github.com/zeebo/xxh3"}},
 	{"sim/workload/workloadtest", []string{"sim/kv", "sim/workload"}, nil},
 	{"sim/metrics", []string{"internal/spelling", "sim/kv", "sim/rng"}, nil},
 	{"sim/simtest", []string{"sim", "sim/*", "sim/engine/*", "sim/timing/*", "sim/workload/*"}, nil},

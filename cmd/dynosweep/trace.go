@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/dynosweep/dynosweep/sim/workload/trace"
+	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 func traceCommand() *cli.Command {
@@ -47,10 +48,15 @@ func traceCommand() *cli.Command {
 			},
 			{
 				Name:  "synth",
-				Usage: "write synthetic load as a mooncake trace that replays to the same figures",
+				Usage: "write synthetic load as a mooncake trace that replays to the same figures, or load of a given shape",
 				Description: `   dynosweep trace synth --input-tokens 2048 --output-tokens 128 --request-count 100 --request-rate 5 --out load.jsonl
-   dynosweep replay load.jsonl --trace-block-size 64`,
+   dynosweep replay load.jsonl --trace-block-size 64
+   dynosweep trace synth --shape configs/shapes/diurnal-day.yaml --out day.jsonl
+
+   A shape has days, bursts, ramps, flash crowds, and classes of requests with lengths of
+   their own (docs/traces.md). It takes none of the flags of synthetic load.`,
 				Flags: append(synthFlags(),
+					&cli.StringFlag{Name: "shape", Usage: "load shape, YAML `FILE`"},
 					&cli.IntFlag{Name: "block-size", Usage: "`TOKENS` per hash id: the engines' block size", Value: 64},
 					&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "`FILE` to write; - is standard output", Value: "-"}),
 				OnUsageError: usageError,
@@ -193,6 +199,9 @@ func traceConvert(_ context.Context, c *cli.Command) error {
 }
 
 func traceSynth(_ context.Context, c *cli.Command) error {
+	if c.IsSet("shape") {
+		return traceShape(c)
+	}
 	s, err := readReplayFlags(c).Generated()
 	if err != nil {
 		return err
@@ -210,4 +219,37 @@ func traceSynth(_ context.Context, c *cli.Command) error {
 		return badInput(err)
 	}
 	return files.commit()
+}
+
+// traceShape writes load of a given shape.
+func traceShape(c *cli.Command) error {
+	for _, f := range append(synthFlags(), &cli.IntFlag{Name: "block-size"}) {
+		if name := f.Names()[0]; c.IsSet(name) {
+			return badInput(fmt.Errorf("--%s does not go with --shape: the file says what the load is", name))
+		}
+	}
+	path := c.String("shape")
+	text, err := (&scenario.Files{}).Document("", path)
+	if err != nil {
+		return badInput(err)
+	}
+	shape, err := trace.ParseShape(path, text)
+	if err != nil {
+		return badInput(err)
+	}
+	files := &outputs{inputs: []string{path}}
+	defer files.discard()
+	out, err := files.create(c.String("out"), c.Root().Writer)
+	if err != nil {
+		return badInput(err)
+	}
+	n, err := trace.WriteShape(out, shape)
+	if err != nil {
+		return badInput(fmt.Errorf("%s: %w", path, err))
+	}
+	if err := files.commit(); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Root().ErrWriter, "%d requests over %g s, %d tokens per hash id (--trace-block-size %d)\n", n, shape.DurationS, shape.BlockSize, shape.BlockSize)
+	return nil
 }

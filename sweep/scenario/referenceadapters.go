@@ -3,11 +3,15 @@ package scenario
 import (
 	"github.com/dynosweep/dynosweep/internal/document"
 	"github.com/dynosweep/dynosweep/sim/router"
+	"github.com/dynosweep/dynosweep/sim/workload/trace"
 )
 
 // RouterReference describes the KV router's configuration: router.config in a
 // sweep, --router-config of replay (spec kv-router 3).
 func RouterReference() []KeyTable { return keyTables(router.DocumentTables()) }
+
+// ShapeReference describes a load shape: --shape of trace synth.
+func ShapeReference() []KeyTable { return keyTables(trace.ShapeTables()) }
 
 // keyTables are the tables by which a document is read, as the reference page prints
 // them.
