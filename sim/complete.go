@@ -141,7 +141,7 @@ func (s *Sim) applySignal(w *worker, sig engine.Signal) error {
 	} else {
 		s.finishRequest(sig.Req, metrics.Completed, "")
 	}
-	s.slots.release(sig.Req)
+	s.quiesce(sig.Req)
 	return s.dispatchReleased(p, b)
 }
 
@@ -166,6 +166,12 @@ func (s *Sim) finishRequest(id int32, status metrics.Status, reason string) {
 		outcome = workload.Failed
 	}
 	s.src.Done(q.src.Handle, s.nowMs, rec.Output, outcome)
+}
+
+// quiesce gives the slot of an ended request back once nothing of it is held.
+func (s *Sim) quiesce(id int32) {
+	s.src.Quiescent(s.slots.At(id).rec.Ordinal, s.nowMs)
+	s.slots.release(id)
 }
 
 // touch refreshes the gauges of a rank after a command or a completion. It is then

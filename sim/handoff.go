@@ -287,7 +287,7 @@ func (h *handoffs) close(s *Sim, id int32) error {
 	b := s.routeBuf()
 	b.routes, b.err = s.prefill.placement.Terminal(id, s.nowMs, b.routes)
 	if q.handoff.decodeDone {
-		s.slots.release(id)
+		s.quiesce(id)
 	}
 	return s.dispatchReleased(s.prefill, b)
 }
@@ -325,7 +325,7 @@ func (h *handoffs) closeFailed(s *Sim, id int32) error {
 		err = s.dispatchReleased(s.decode, b)
 	}
 	s.finishRequest(id, q.handoff.failStatus, q.handoff.failReason)
-	s.slots.release(id)
+	s.quiesce(id)
 	return err
 }
 
@@ -405,7 +405,7 @@ func (h *handoffs) decodeSignal(s *Sim, w *worker, sig engine.Signal) error {
 		s.finishRequest(sig.Req, metrics.Completed, "")
 	}
 	if q.handoff.closed {
-		s.slots.release(sig.Req)
+		s.quiesce(sig.Req)
 	}
 	return s.dispatchReleased(s.decode, b)
 }

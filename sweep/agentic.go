@@ -20,9 +20,7 @@ type playOutcome struct {
 	FailedBy      string `json:"failure_status,omitempty"`
 }
 
-// agentic returns the report keys that only agentic load has. Two digests of the
-// reference, of its graph and of its evidence log, have no published form and are
-// left out.
+// agentic returns the report keys that only agentic load has (spec report 14).
 func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field {
 	plays := src.Plays()
 	if plays == nil {
@@ -34,27 +32,19 @@ func agentic(in *Inputs, run *scenario.Run, src workload.Source) []metrics.Field
 	}
 	g, _ := t.Graph()
 	outcomes := make([]playOutcome, len(plays))
-	settled := 0
 	for i, p := range plays {
 		outcomes[i] = playOutcome{PlayID: p.PlayID, Status: p.Status, TerminalMs: known(p.TerminalMs), SettledMs: known(p.SettledMs)}
 		if p.FailedRequest != "" {
 			outcomes[i].FailedRequest, outcomes[i].FailedBy = p.FailedRequest, p.FailedBy.String()
 		}
-		if outcomes[i].SettledMs != nil {
-			settled++
-		}
 	}
-	events := settled // the play is quiescent
-	for _, p := range plays {
-		events += p.Released + 2*p.Ended + p.Skipped
-	}
+	events, digest := src.Lifecycle()
 	fields := []metrics.Field{
 		{Name: "agentic_graph", Value: map[string]any{
-			"source":     map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
-			"block_size": g.BlockSize, "node_count": g.Nodes, "play_count": g.Plays, "source_models": g.Models}},
-		// dispatch, terminal and quiescence of every node that was released, the skip of
-		// every node that never will be, quiescence of every play
+			"source":       map[string]any{"format": g.Source.Format, "digest": g.Source.Digest},
+			"graph_digest": t.GraphDigest(run.Workload.Trace.Drive.Speedup), "block_size": g.BlockSize, "node_count": g.Nodes, "play_count": g.Plays, "source_models": g.Models}},
 		{Name: "agentic_lifecycle_event_count", Value: events},
+		{Name: "agentic_lifecycle_digest", Value: digest},
 		{Name: "agentic_play_outcomes", Value: outcomes},
 		{Name: "agentic_model_projection", Value: map[string]any{
 			"policy": "project_to_configured_target", "source_models": g.Models, "target_model": orNull(run.Workload.ExecutionModel)}},

@@ -67,6 +67,7 @@ func trafficWindows(t *trace.Trace, lengthMs float64) ([]trafficWindow, error) {
 			w.input += float64(r.PromptTokens)
 			w.output += float64(r.OutputTokens)
 			src.Done(r.Handle, now, r.OutputTokens, workload.Completed)
+			src.Quiescent(r.Ordinal, now)
 		}
 		src.Flush(now)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -153,5 +154,43 @@ func TestTextOfUsersDoesNotAct(t *testing.T) {
 	out, talk, code := runProgram("perf", "step", "--batch", table)
 	if code != 0 || !strings.Contains(out, "'=HYPERLINK(1)") {
 		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+}
+
+// A rejected request fails its play: the report names it, skips what waits for it, and
+// settles the play when nothing of it is held any more.
+func TestRejectionsFailTheirPlays(t *testing.T) {
+	text, err := os.ReadFile(caseFile("agentic-rejections", "expected.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Case      string
+		Args      []string
+		Reference map[string]any
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) != 6 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for _, c := range cases {
+		out := filepath.Join(t.TempDir(), "report.json")
+		args := append([]string{"replay", caseFile("agentic-rejections", c.Args[0])}, c.Args[1:]...)
+		if _, talk, code := runProgram(append(args, "--report-json", out)...); code != 0 {
+			t.Errorf("%s: exit %d: %s", c.Case, code, talk)
+			continue
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report map[string]any
+		if err := json.Unmarshal(text, &report); err != nil {
+			t.Fatal(err)
+		}
+		for key, want := range c.Reference {
+			if !reflect.DeepEqual(report[key], want) {
+				t.Errorf("%s: %s %v, want %v", c.Case, key, report[key], want)
+			}
+		}
 	}
 }

@@ -60,8 +60,10 @@ func (q *queue) Done(handle int32, _ float64, emitted int32, how Outcome) {
 
 func (q *queue) Names(handle int32) Names { return q.feed.Names(q.slots.At(handle).Ref, 0) }
 
-func (q *queue) Flush(float64)        {}
-func (q *queue) Drained() bool        { return !q.more }
-func (q *queue) ClosedLoop() bool     { return q.concurrency > 0 }
-func (q *queue) Total() int64         { return q.feed.Total() }
-func (q *queue) Plays() []PlayOutcome { return nil }
+func (q *queue) Flush(float64)              {}
+func (q *queue) Quiescent(int64, float64)   {}
+func (q *queue) Lifecycle() (int64, string) { return 0, "" }
+func (q *queue) Drained() bool              { return !q.more }
+func (q *queue) ClosedLoop() bool           { return q.concurrency > 0 }
+func (q *queue) Total() int64               { return q.feed.Total() }
+func (q *queue) Plays() []PlayOutcome       { return nil }

@@ -102,11 +102,13 @@ func (d *sessions) Names(handle int32) Names {
 	return d.feed.Names(s.Ref, s.Turn)
 }
 
-func (d *sessions) Flush(float64)        {}
-func (d *sessions) Drained() bool        { return !d.more && len(d.ready) == 0 && d.unready == 0 }
-func (d *sessions) ClosedLoop() bool     { return d.concurrency > 0 }
-func (d *sessions) Total() int64         { return d.feed.Total() }
-func (d *sessions) Plays() []PlayOutcome { return nil }
+func (d *sessions) Flush(float64)              {}
+func (d *sessions) Quiescent(int64, float64)   {}
+func (d *sessions) Lifecycle() (int64, string) { return 0, "" }
+func (d *sessions) Drained() bool              { return !d.more && len(d.ready) == 0 && d.unready == 0 }
+func (d *sessions) ClosedLoop() bool           { return d.concurrency > 0 }
+func (d *sessions) Total() int64               { return d.feed.Total() }
+func (d *sessions) Plays() []PlayOutcome       { return nil }
 
 // Turn is a turn that becomes ready. Ties go by session, then turn.
 type Turn struct {

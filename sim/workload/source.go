@@ -62,10 +62,7 @@ type PlayOutcome struct {
 	Status     string  // completed, failed, or incomplete while something of it may still happen
 	StartMs    float64 // first release; NaN if none
 	TerminalMs float64 // first failure, else the last completion so far; NaN if none
-	SettledMs  float64 // when nothing of it was in flight any more; NaN before
-	Released   int     // requests that were released
-	Ended      int     // those of them that ended, in whatever way
-	Skipped    int     // requests that never will be released because the play failed
+	SettledMs  float64 // when nothing of it was held any more; NaN before
 
 	FailedRequest string  // id of the request whose end failed the play; "": it did not fail
 	FailedBy      Outcome // how that request ended
@@ -89,7 +86,10 @@ type Source interface {
 	// Done reports the end of a request; emitted is the number of output tokens
 	// it really produced.
 	Done(handle int32, nowMs float64, emitted int32, how Outcome)
-	// Flush applies the feedback of Done that a graph gathers until all
+	// Quiescent reports that nothing of a request is held any more: at its Done, or
+	// later where a prefill worker still held its blocks. A no-op unless a graph.
+	Quiescent(ordinal int64, nowMs float64)
+	// Flush applies the feedback of Done and Quiescent that a graph gathers until all
 	// completions of the instant are known. A no-op for other sources.
 	Flush(nowMs float64)
 	// Drained reports that nothing will ever be released any more.
@@ -101,4 +101,7 @@ type Source interface {
 	Total() int64
 	// Plays lists the plays of an agentic trace in play order; nil for other load.
 	Plays() []PlayOutcome
+	// Lifecycle is the number of events of an agentic trace up to now, and the digest
+	// of their log in hex; 0 and "" for other load.
+	Lifecycle() (events int64, digest string)
 }

@@ -54,7 +54,7 @@ type agenticRow struct {
 	play, model string
 	ordinal     int
 	notBeforeMs float64
-	apiMs       float64 // checked, nothing more
+	apiMs       float64 // recorded_api_time_ms
 	deps        []dependency
 	// Headerless rows only.
 	waitFor    []string
@@ -68,7 +68,7 @@ func readAgentic(l *lines, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.BlockSize = blockSize
+	o.BlockSize, o.Contents = blockSize, true
 	b := newBuilder(o, 0)
 	seen := make(map[string]bool)
 	var nodes []graphNode
@@ -84,7 +84,7 @@ func readAgentic(l *lines, o LoadOptions) (*Trace, error) {
 		seen[r.requestID] = true
 		b.addTurn(l.n, r.ids, int32(r.input), int32(r.output), 0, r.extra(false))
 		nodes = append(nodes, graphNode{id: r.requestID, play: r.play, session: r.session, model: r.model,
-			ordinal: r.ordinal, at: l.spot(), notBeforeMs: r.notBeforeMs, deps: r.deps})
+			ordinal: r.ordinal, at: l.spot(), notBeforeMs: r.notBeforeMs, deps: r.deps, apiMs: r.recordedMs(), outputIDs: r.authoredOutput()})
 	}
 	if l.err != nil {
 		return nil, l.err
@@ -261,6 +261,22 @@ func readDependency(s *scanner) (d dependency) {
 	return d
 }
 
+// recordedMs is the recorded_api_time_ms, negative if it is not given.
+func (r *agenticRow) recordedMs() float64 {
+	if r.has&hasAPITime == 0 {
+		return -1
+	}
+	return r.apiMs
+}
+
+// authoredOutput returns a copy of the output_token_ids, nil if they are not given.
+func (r *agenticRow) authoredOutput() []uint32 {
+	if r.has&hasOutputIDs == 0 {
+		return nil
+	}
+	return append([]uint32{}, r.outputIDs...)
+}
+
 func readTrigger(s *scanner) trigger {
 	switch name := string(s.str()); name {
 	case "dispatch":
@@ -353,6 +369,7 @@ func (r *row) checkBlocks(at spot, n, blockSize int, exact bool) error {
 // readLegacy reads headerless rows (spec workload 2.5); the first line is already
 // the present one.
 func readLegacy(l *lines, o LoadOptions) (*Trace, error) {
+	o.Contents = true
 	b := newBuilder(o, 0)
 	lineOf := make(map[string]int)
 	var nodes []graphNode
@@ -479,7 +496,7 @@ func (r *agenticRow) checkLegacy(l *lines, blockSize int, lineOf map[string]int)
 
 // lower turns a headerless row into a node of a graph.
 func (r *agenticRow) lower(at spot) graphNode {
-	n := graphNode{id: r.requestID, session: "agentic-session", model: "unknown", ordinal: -1, at: at}
+	n := graphNode{id: r.requestID, session: "agentic-session", model: "unknown", ordinal: -1, at: at, apiMs: -1, outputIDs: r.authoredOutput()}
 	if r.has&hasSession != 0 {
 		n.session = r.session
 	}

@@ -2,19 +2,69 @@ package trace
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/bits"
 )
 
-// labelDigest returns the first 8 bytes of the BLAKE3 hash of a label, in hex: the
-// part of weka request ids that stands for their source. Labels are hashed whole,
-// in chunks of 1024 bytes joined by the tree of the BLAKE3 paper, section 2.
-func labelDigest(label string) string {
-	var out [8]byte
-	v := blakeTree([]byte(label), 0, true)
-	binary.LittleEndian.PutUint32(out[:4], v[0])
-	binary.LittleEndian.PutUint32(out[4:], v[1])
-	return hex.EncodeToString(out[:])
+// blake3 is the BLAKE3 hash of what is written to it: chunks of 1024 bytes that are
+// joined by the tree of the BLAKE3 paper, section 2. Its zero value is ready, and a
+// copy goes its own way.
+type blake3 struct {
+	chunk [1024]byte // the present chunk
+	n     int        // bytes in it
+	done  uint64     // chunks before it
+	trees [54][8]uint32
+	depth int // trees[:depth] are the whole subtrees of the chunks before, largest first
+}
+
+// Write never fails.
+func (h *blake3) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		if h.n == len(h.chunk) {
+			h.join(blakeChunk(h.chunk[:], h.done, 0))
+			h.n = 0
+		}
+		k := copy(h.chunk[h.n:], rest)
+		h.n += k
+		rest = rest[k:]
+	}
+	return len(p), nil
+}
+
+// join adds the value of a chunk that is not the last one.
+func (h *blake3) join(v [8]uint32) {
+	h.done++
+	for n := h.done; n&1 == 0; n >>= 1 {
+		h.depth--
+		v = blakeJoin(h.trees[h.depth], v, 0)
+	}
+	h.trees[h.depth] = v
+	h.depth++
+}
+
+// Sum returns the hash of what was written so far.
+func (h *blake3) Sum() (out [32]byte) {
+	flag := uint32(0)
+	if h.depth == 0 {
+		flag = blakeRoot
+	}
+	v := blakeChunk(h.chunk[:h.n], h.done, flag)
+	for d := h.depth - 1; d >= 0; d-- {
+		if d == 0 {
+			flag = blakeRoot
+		}
+		v = blakeJoin(h.trees[d], v, flag)
+	}
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(out[4*i:], x)
+	}
+	return out
+}
+
+// blakeText returns the hash of a text.
+func blakeText(text string) [32]byte {
+	var h blake3
+	h.Write([]byte(text))
+	return h.Sum()
 }
 
 const (
@@ -26,22 +76,12 @@ const (
 
 var blakeIV = [8]uint32{0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19}
 
-// blakeTree returns the chaining value of data, whose first chunk has this number.
-func blakeTree(data []byte, chunk uint64, root bool) [8]uint32 {
-	flag := uint32(0)
-	if root {
-		flag = blakeRoot
-	}
-	if len(data) <= 1024 {
-		return blakeChunk(data, chunk, flag)
-	}
-	left := 1024 << (bits.Len(uint((len(data)-1)/1024)) - 1)
-	a := blakeTree(data[:left], chunk, false)
-	b := blakeTree(data[left:], chunk+uint64(left/1024), false)
+// blakeJoin returns the value of a node of the tree.
+func blakeJoin(left, right [8]uint32, root uint32) [8]uint32 {
 	var block [16]uint32
-	copy(block[:8], a[:])
-	copy(block[8:], b[:])
-	return blakeCompress(blakeIV, block, 0, 64, blakeParent|flag)
+	copy(block[:8], left[:])
+	copy(block[8:], right[:])
+	return blakeCompress(blakeIV, block, 0, 64, blakeParent|root)
 }
 
 func blakeChunk(data []byte, chunk uint64, root uint32) [8]uint32 {

@@ -84,6 +84,7 @@ func (d *dynamoTrace) graph(path string, o LoadOptions) (*Trace, error) {
 	if err := g.lower(); err != nil {
 		return nil, err
 	}
+	o.Contents = true
 	b := newBuilder(o, 0)
 	seen := make(map[string]bool, len(g.nodes))
 	for i := range g.nodes {
@@ -124,7 +125,7 @@ func (d *dynamoTrace) sessionsOf() (*dynamoGraph, error) {
 		parent: make(map[string]string), tool: make(map[string]*dynamoTool), explicit: make(map[[2]string]bool)}
 	for i := range d.requests {
 		r := &d.requests[i]
-		g.nodes[i] = graphNode{id: r.id, session: r.session, model: r.model, ordinal: -1, at: r.at}
+		g.nodes[i] = graphNode{id: r.id, session: r.session, model: r.model, ordinal: -1, at: r.at, apiMs: -1}
 		g.at[r.id] = i
 		if len(g.of[r.session]) == 0 {
 			g.order = append(g.order, r.session)

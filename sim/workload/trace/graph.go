@@ -48,6 +48,8 @@ type graphNode struct {
 	at                       spot
 	notBeforeMs              float64
 	deps                     []dependency
+	apiMs                    float64  // recorded_api_time_ms; negative: not given
+	outputIDs                []uint32 // nil: not given
 }
 
 // graph is what an agentic trace has beside its turns. Nodes are the turns of the
@@ -67,6 +69,7 @@ type graph struct {
 	model    []int32  // [node], index in models
 	zeroMs   float64  // the clock's 0: the smallest not_before
 	basis    WekaTimestamps
+	authored authored
 }
 
 type edge struct {
@@ -150,7 +153,10 @@ func (b *builder) finishGraph(path string, nodes []graphNode, source Provenance)
 	}
 	for i := range sorted {
 		g.models = append(g.models, sorted[i].model)
+		g.authored.apiMs = append(g.authored.apiMs, sorted[i].apiMs)
+		g.authored.outputs = append(g.authored.outputs, sorted[i].outputIDs)
 	}
+	g.authored.ordinal = sorted[0].ordinal >= 0
 	slices.Sort(g.models)
 	g.models = slices.Compact(g.models)
 	for i := range sorted {

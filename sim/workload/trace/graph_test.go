@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,7 +132,7 @@ func TestAFailedPlayNamesItsFailureAndSkipsTheRest(t *testing.T) {
 		node("c", "p", 0, deps(dep("b", "completion", 0, "sequence")))
 	src := source(t, load(t, text, agentic()), open(64))
 	workloadtest.ServeWith(t, src, 64, workloadtest.Constant(5), func(*workloadtest.Served) workload.Outcome { return workload.Rejected })
-	want := workload.PlayOutcome{PlayID: "p", Status: "failed", TerminalMs: 5, SettledMs: 5, Released: 1, Ended: 1, Skipped: 2,
+	want := workload.PlayOutcome{PlayID: "p", Status: "failed", TerminalMs: 5, SettledMs: 5,
 		FailedRequest: "a", FailedBy: workload.Rejected}
 	if got := src.Plays(); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -382,8 +383,8 @@ func TestLabelDigestIsBLAKE3(t *testing.T) {
 		string(long[:4096]): "015094013f57a527",
 		string(long):        "ee78d92070de3df1",
 	} {
-		if labelDigest(label) != want {
-			t.Errorf("digest of %d bytes is %s, want %s", len(label), labelDigest(label), want)
+		if sum := blakeText(label); hex.EncodeToString(sum[:8]) != want {
+			t.Errorf("digest of %d bytes is %x, want %s", len(label), sum, want)
 		}
 	}
 }

@@ -45,8 +45,9 @@ func (e *InputError) Unwrap() error { return e.Err }
 type lines struct {
 	path string
 	file *os.File
-	raw  io.Reader // the file, feeding sum
+	raw  io.Reader // the file, feeding Write
 	sum  hash.Hash
+	also io.Writer // gets the file's bytes too, unless nil
 	r    *bufio.Reader
 	long []byte // a line longer than the buffer of r
 	text []byte // the present line without its line feed, until the next call of next
@@ -77,7 +78,7 @@ func openLines(path, what string) (*lines, error) {
 		return nil, &InputError{File: path, Msg: "failed to open " + what + path, Err: err}
 	}
 	l := &lines{path: path, file: f, sum: sha256.New(), size: size}
-	l.raw = io.TeeReader(f, l.sum)
+	l.raw = io.TeeReader(f, l)
 	var src io.Reader = l.raw
 	if filepath.Ext(path) == ".gz" {
 		z, err := gzip.NewReader(bufio.NewReaderSize(l.raw, readBuffer))
@@ -89,6 +90,14 @@ func openLines(path, what string) (*lines, error) {
 	}
 	l.r = bufio.NewReaderSize(src, readBuffer)
 	return l, nil
+}
+
+// Write digests bytes of the file.
+func (l *lines) Write(raw []byte) (int, error) {
+	if l.also != nil {
+		l.also.Write(raw)
+	}
+	return l.sum.Write(raw)
 }
 
 // ids is about how many hash ids a mooncake file has: ten bytes each, or two and a half

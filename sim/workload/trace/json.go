@@ -27,6 +27,7 @@ type scanner struct {
 	err   error
 	fresh bool   // just inside a bracket: no comma comes before the next item
 	loose bool   // inside skip: lone surrogates pass
+	exact bool   // numbers are the nearest float64, see float
 	buf   []byte // unescaped strings
 	stack []byte // open brackets of skip
 
@@ -354,17 +355,24 @@ var errRange = errors.New("number out of range")
 
 // float reads a number as the reference's JSON reader does: the digits as one
 // 64-bit integer (further ones are dropped), scaled by one power of ten. With 16
-// digits and more the result can be one step away from the nearest float64.
+// digits and more the result can be one step away from the nearest float64. An exact
+// scanner returns the nearest one.
 func (s *scanner) float() float64 {
 	negative := s.peek() == '-'
 	if negative {
 		s.pos++
 	}
+	from := s.pos
 	digits, exponent, ok := s.mantissa()
 	if !ok {
 		return 0
 	}
 	v, ok := scale(digits, exponent)
+	if ok && s.exact {
+		var err error
+		v, err = strconv.ParseFloat(string(s.text[from:s.pos]), 64)
+		ok = err == nil
+	}
 	if !ok {
 		s.fail("%w", errRange)
 		return 0

@@ -20,11 +20,13 @@ type plays struct {
 	slots   workload.InFlight
 	ready   workload.TurnHeap // released nodes are not in it; ref.Index is the node
 	readyMs []float64         // [node], the latest bound so far
-	waits   []int32           // [node], dependencies that have not fired
+	waits   []int32           // [node], dependencies that have not fired; released: -1
 	state   []playState       // [play]
 	pending int32             // the next play without a lane; all have started: len(state)
 	left    int               // nodes that may still be released
 	ended   []nodeEnd         // since the last Flush
+	quiet   []int32           // nodes of which nothing is held any more, since the last Flush
+	log     lifecycle
 }
 
 var _ workload.Source = (*plays)(nil)
@@ -34,15 +36,16 @@ type playState struct {
 	lane       string  // "" without lanes, or before it has one
 	startMs    float64 // first release; NaN before
 	terminalMs float64 // when the last node completed, or the first one failed
-	settledMs  float64 // when nothing of it was in flight any more
+	settledMs  float64 // when nothing of it was held any more
 	open       int32   // nodes not completed
-	inflight   int32
+	inflight   int32   // nodes released and not ended
+	held       int32   // nodes released and not quiescent
 	unreleased int32
-	skipped    int32 // never released, because the play failed
 	failedNode int32 // whose end failed the play
 	failedBy   workload.Outcome
 	failed     bool
-	settled    bool
+	finished   bool // completed, or failed with nothing in flight
+	settled    bool // finished and nothing held
 }
 
 type nodeEnd struct {
@@ -59,7 +62,7 @@ func newPlays(t *Trace, d Drive) (*plays, error) {
 	}
 	g := t.graph
 	n := len(t.turns)
-	p := &plays{trace: t, graph: g, view: v, drive: d, left: n,
+	p := &plays{trace: t, graph: g, view: v, drive: d, left: n, log: lifecycle{graph: g},
 		readyMs: make([]float64, n), waits: slices.Clone(g.waits), state: make([]playState, len(g.plays))}
 	for i := range p.state {
 		nodes := int32(len(g.nodesOf(int32(i))))
@@ -131,7 +134,10 @@ func (p *plays) Next(nowMs float64) *workload.Request {
 		st.startMs = nowMs
 	}
 	st.inflight++
+	st.held++
 	st.unreleased--
+	p.waits[node] = -1
+	p.log.node(nowMs, node, "dispatch", "")
 	p.left--
 	p.fire(node, onDispatch, nowMs)
 	return &s.Request
@@ -172,48 +178,72 @@ func (p *plays) Done(handle int32, nowMs float64, _ int32, how workload.Outcome)
 	p.ended = append(p.ended, nodeEnd{node: int32(s.Ref.Index), how: how, atMs: nowMs})
 }
 
-// Flush applies the ends of one instant by node: first all of them, then what they
-// settle.
+// Quiescent notes that nothing of a node is held any more; its end is noted by now.
+func (p *plays) Quiescent(ordinal int64, _ float64) { p.quiet = append(p.quiet, int32(ordinal)) }
+
+// Flush applies what came since the last one, by node: first the ends, with what they
+// free, then what is quiescent (spec report 14.1).
 func (p *plays) Flush(nowMs float64) {
-	if len(p.ended) == 0 {
+	if len(p.ended) > 0 {
+		slices.SortFunc(p.ended, func(a, b nodeEnd) int { return cmp.Compare(a.node, b.node) })
+		for _, end := range p.ended {
+			p.end(end)
+		}
+		p.ended = p.ended[:0]
+	}
+	if len(p.quiet) == 0 {
 		return
 	}
-	slices.SortFunc(p.ended, func(a, b nodeEnd) int { return cmp.Compare(a.node, b.node) })
-	for _, end := range p.ended {
-		st := &p.state[p.graph.playOf[end.node]]
-		st.inflight--
-		if end.how != workload.Completed {
-			p.fail(end)
-			continue
+	slices.Sort(p.quiet)
+	for _, node := range p.quiet {
+		number := p.graph.playOf[node]
+		st := &p.state[number]
+		p.log.node(nowMs, node, "quiescent", "")
+		if st.held--; st.finished && !st.settled && st.held == 0 {
+			st.settled, st.settledMs = true, nowMs
+			p.log.play(nowMs, number)
 		}
-		st.open--
-		if !st.failed {
-			st.terminalMs = end.atMs
-		}
-		p.fire(end.node, onCompletion, end.atMs)
 	}
-	for _, end := range p.ended {
-		st := &p.state[p.graph.playOf[end.node]]
-		if st.settled || st.open > 0 && !st.failed || st.inflight > 0 {
-			continue
-		}
-		st.settled, st.settledMs = true, end.atMs
-		p.startNext(end.atMs, st.lane)
-	}
-	p.ended = p.ended[:0]
+	p.quiet = p.quiet[:0]
 }
 
-// fail ends a play: what it has not released never will be.
-func (p *plays) fail(end nodeEnd) {
-	number := p.graph.playOf[end.node]
+// end applies the end of one node. The lane of a play that is finished goes to the
+// next one, though a prefill worker may still hold blocks of it.
+func (p *plays) end(e nodeEnd) {
+	st := &p.state[p.graph.playOf[e.node]]
+	p.log.node(e.atMs, e.node, "causal_terminal", e.how.String())
+	st.inflight--
+	if e.how != workload.Completed {
+		p.fail(e)
+	} else {
+		st.open--
+		if !st.failed {
+			st.terminalMs = e.atMs
+		}
+		p.fire(e.node, onCompletion, e.atMs)
+	}
+	if !st.finished && st.inflight == 0 && (st.failed || st.open == 0) {
+		st.finished = true
+		p.startNext(e.atMs, st.lane)
+	}
+}
+
+// fail ends a play: what it has not released is skipped.
+func (p *plays) fail(e nodeEnd) {
+	number := p.graph.playOf[e.node]
 	st := &p.state[number]
 	if st.failed {
 		return
 	}
-	st.failed, st.terminalMs = true, end.atMs
-	st.failedNode, st.failedBy = end.node, end.how
+	st.failed, st.terminalMs = true, e.atMs
+	st.failedNode, st.failedBy = e.node, e.how
 	p.left -= int(st.unreleased)
-	st.skipped, st.unreleased = st.unreleased, 0
+	st.unreleased = 0
+	for _, node := range p.graph.nodesOf(number) {
+		if p.waits[node] >= 0 {
+			p.log.node(e.atMs, node, "skipped", "")
+		}
+	}
 	kept := p.ready[:0]
 	for _, e := range p.ready {
 		if p.graph.playOf[e.Ref.Index] != number {
@@ -234,9 +264,7 @@ func (p *plays) Plays() []workload.PlayOutcome {
 	for i := range p.state {
 		st := &p.state[i]
 		o := workload.PlayOutcome{PlayID: p.graph.plays[i].id, Status: "incomplete",
-			StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs,
-			Released: len(p.graph.nodesOf(int32(i))) - int(st.unreleased+st.skipped), Skipped: int(st.skipped)}
-		o.Ended = o.Released - int(st.inflight)
+			StartMs: st.startMs, TerminalMs: st.terminalMs, SettledMs: st.settledMs}
 		if st.failed {
 			o.FailedRequest, o.FailedBy = p.graph.ids[st.failedNode], st.failedBy
 		}
@@ -251,3 +279,5 @@ func (p *plays) Plays() []workload.PlayOutcome {
 	}
 	return out
 }
+
+func (p *plays) Lifecycle() (events int64, digest string) { return p.log.events, p.log.digest() }

@@ -77,6 +77,9 @@ func (w *rowWriter) end() error {
 
 func (w *rowWriter) flush() error { return w.w.Flush() }
 
+// jsonEscapes holds the letters of the control characters that have one.
+var jsonEscapes = [' ']byte{'\b': 'b', '\t': 't', '\n': 'n', '\f': 'f', '\r': 'r'}
+
 // appendJSON appends s as a JSON string; s is valid UTF-8.
 func appendJSON(to []byte, s string) []byte {
 	to = append(to, '"')
@@ -84,6 +87,8 @@ func appendJSON(to []byte, s string) []byte {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			to = append(to, '\\', c)
+		case c < ' ' && jsonEscapes[c] != 0:
+			to = append(to, '\\', jsonEscapes[c])
 		case c < ' ':
 			to = append(to, `\u00`...)
 			to = append(to, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])

@@ -101,7 +101,7 @@ type Trace struct {
 	turns     []traceTurn    // session-major; of a graph: nodes by request id
 	nodes     []uint32       // prefix-chain nodes of all turns; of a delta trace plain ids
 	extras    []turnExtra    // what few turns have; [0] is empty
-	ids       []uint64       // [node], its hash id, if loaded with Contents
+	ids       []uint64       // [node], its hash id, of a graph or if loaded with Contents
 	order     []int32        // sessions by (start, index); nil: they are so already
 	multiTurn bool           // some session has more than one turn
 	anonymous bool           // open loop hides the sessions (context-free dynamo)
@@ -112,9 +112,10 @@ type Trace struct {
 	nodeCount                 uint32 // distinct nodes
 	ignored                   [len(ignoredMembers)]int64
 
-	mu     sync.Mutex
-	views  map[int]*view // by engine block size
-	tokens []uint32      // [node], made at first use by Hasher
+	mu           sync.Mutex
+	views        map[int]*view      // by engine block size
+	graphDigests map[float64]string // by speed-up
+	tokens       []uint32           // [node], made at first use by Hasher
 }
 
 // Notices says which members of its rows the simulation does not look at, one sentence

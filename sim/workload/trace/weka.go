@@ -1,6 +1,8 @@
 package trace
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +62,7 @@ type wekaEntry struct {
 
 type wekaRequest struct {
 	t, apiS       float64
+	hasAPI        bool
 	model         string
 	input, output uint64
 	ids           []uint64
@@ -77,6 +80,7 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 		return nil, err
 	}
 	w := &wekaGraph{}
+	w.corpus.Write([]byte("aisimulate-weka-corpus-v1\x00"))
 	var digests []string
 	for _, f := range files {
 		digest, err := w.read(f.path, f.label, path, o.BlockSize)
@@ -91,12 +95,11 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 			return nil, err
 		}
 	}
-	digest := joinDigests(digests)
-	t, err := w.b.finishGraph(path, w.nodes, Provenance{Format: "weka", Digest: digest})
+	t, err := w.b.finishGraph(path, w.nodes, Provenance{Format: "weka", Digest: w.sourceDigest(basis)})
 	if err != nil {
 		return nil, err
 	}
-	t.digest, t.graph.basis = digest, basis
+	t.digest, t.graph.basis = joinDigests(digests), basis
 	return t, nil
 }
 
@@ -145,6 +148,10 @@ func (w *wekaGraph) read(path, label, source string, blockSize int) (digest stri
 	if err != nil {
 		return "", err
 	}
+	writeLength(&w.corpus, len(label))
+	w.corpus.Write([]byte(label))
+	writeLength(&w.corpus, int(l.size))
+	l.also = &w.corpus
 	n := 0
 	add := func(text []byte) error {
 		n++
@@ -184,11 +191,31 @@ func (w *wekaGraph) read(path, label, source string, blockSize int) (digest stri
 	return digest, err
 }
 
+// sourceDigest is the digest of the files read and of the basis of their inner times.
+func (w *wekaGraph) sourceDigest(basis WekaTimestamps) string {
+	raw := w.corpus.Sum()
+	var sum blake3
+	sum.Write([]byte("aisimulate-weka-corpus-semantics-v2\x00"))
+	for _, part := range [...]string{hex.EncodeToString(raw[:]), basis.String()} {
+		writeLength(&sum, len(part))
+		sum.Write([]byte(part))
+	}
+	out := sum.Sum()
+	return hex.EncodeToString(out[:])
+}
+
+// writeLength writes a length as 64 bits, little endian.
+func writeLength(h *blake3, n int) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(n))
+	h.Write(b[:])
+}
+
 var errTwoObjects = errors.New("a second object follows")
 
 // decode reads one trace object.
 func (o *wekaObject) decode(text []byte) error {
-	var s scanner
+	s := scanner{exact: true}
 	var seen field
 	s.reset(text)
 	for s.object(); s.member(); {
@@ -302,6 +329,7 @@ func (r *wekaRequest) readRequest(s *scanner, seen *field) {
 		}
 	case "api_time":
 		s.once(seen, 64)
+		r.hasAPI = s.peek() != 'n'
 		r.apiS = s.optionalFloat()
 	case "think_time":
 		s.once(seen, 128)
@@ -464,6 +492,14 @@ func (o *wekaObject) checkModels(found map[string]bool) error {
 		return nil
 	}
 	return o.fail("contains request models absent from its declaration: declared %s, found %s", quoted(slices.Clone(o.models)), quoted(names))
+}
+
+// recordedMs is the recorded_api_time_ms, negative if it is not given.
+func (r *wekaRequest) recordedMs() float64 {
+	if !r.hasAPI {
+		return -1
+	}
+	return wekaMs(r.apiS)
 }
 
 // clock sets the times of an entry. Relative inner times count from its marker;

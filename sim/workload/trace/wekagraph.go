@@ -2,9 +2,12 @@ package trace
 
 import (
 	"cmp"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // wekaGraph gathers the objects of a weka source and then their nodes.
@@ -13,6 +16,7 @@ type wekaGraph struct {
 	b       *builder
 	nodes   []graphNode
 	plays   int
+	corpus  blake3 // of the files, without their basis
 }
 
 // add checks one object and keeps it.
@@ -53,7 +57,9 @@ func (w *wekaGraph) basis(want WekaTimestamps) WekaTimestamps {
 
 // lower makes a play of an object.
 func (w *wekaGraph) lower(o *wekaObject, basis WekaTimestamps) error {
-	p := &wekaPlay{w: w, o: o, prefix: "weka:" + labelDigest(o.label) + ":", startS: math.Inf(1)}
+	sum := blakeText(o.label)
+	p := &wekaPlay{w: w, o: o, prefix: "weka:" + hex.EncodeToString(sum[:8]) + ":", startS: math.Inf(1),
+		shared: make(map[uint64]uint64), taken: make(map[uint64]bool)}
 	for i := range o.entries {
 		e := &o.entries[i]
 		if err := o.clock(e, basis); err != nil {
@@ -76,7 +82,9 @@ type wekaPlay struct {
 	w      *wekaGraph
 	o      *wekaObject
 	prefix string
-	startS float64 // the earliest start of its requests
+	startS float64           // the earliest start of its requests
+	shared map[uint64]uint64 // ids of the blocks that have a hash, by hash
+	taken  map[uint64]bool   // ids in use
 }
 
 // wekaScope holds the streams of one list of requests.
@@ -160,19 +168,55 @@ func (p *wekaPlay) node(r *wekaRequest, sourceID string) {
 	w, t := p.w, p.w.b.t
 	r.node = len(w.nodes)
 	w.nodes = append(w.nodes, graphNode{id: p.prefix + "request:" + sourceID, play: p.prefix + "play:" + p.o.id, model: r.model,
-		ordinal: w.plays, at: p.o.at, notBeforeMs: wekaMs(r.startS - p.startS)})
+		ordinal: w.plays, at: p.o.at, notBeforeMs: wekaMs(r.startS - p.startS), apiMs: r.recordedMs()})
 	turn := traceTurn{first: len(t.nodes), input: int32(r.input), output: int32(r.output)}
-	full := min(int(r.input)/t.blockSize, len(r.ids))
+	full := int(r.input) / t.blockSize
 	parent := w.b.chain.next(root, uint64(w.plays)) // keeps objects apart
+	if int(parent) == len(t.ids) {
+		t.ids = append(t.ids, 0)
+	}
 	for k := range (int(r.input) + t.blockSize - 1) / t.blockSize {
-		if k < full {
+		if k < min(full, len(r.ids)) {
 			parent = w.b.chain.next(parent, r.ids[k])
 		} else {
 			parent = w.b.chain.fresh()
 		}
+		if int(parent) == len(t.ids) {
+			t.ids = append(t.ids, p.blockID(w.nodes[r.node].id, r, k, full))
+		}
 		t.nodes = append(t.nodes, parent)
 	}
 	t.turns = append(t.turns, turn)
+}
+
+// blockID returns the id that the graph gives block k of a request, of which so many
+// are full: equal hashes of an object have equal ids, blocks without a hash ids of
+// their own (spec workload 2.8).
+func (p *wekaPlay) blockID(request string, r *wekaRequest, k, full int) uint64 {
+	switch {
+	case k >= full:
+		return p.unusedID(fmt.Sprintf("weka-partial-tail\x00%s:%d:%d", request, full, r.input))
+	case k >= len(r.ids):
+		return p.unusedID(fmt.Sprintf("weka-full-block\x00private:missing:%s:%d", request, k))
+	}
+	id, ok := p.shared[r.ids[k]]
+	if !ok {
+		id = p.unusedID(fmt.Sprintf("weka-full-block\x00source:%s:%d", p.o.label, r.ids[k]))
+		p.shared[r.ids[k]] = id
+	}
+	return id
+}
+
+// unusedID returns the id of an identity, with the first nonce that gives one which no
+// other identity of the object has.
+func (p *wekaPlay) unusedID(identity string) uint64 {
+	for nonce := 0; ; nonce++ {
+		sum := blakeText(identity + "\x00" + strconv.Itoa(nonce))
+		if id := binary.LittleEndian.Uint64(sum[:8]); !p.taken[id] {
+			p.taken[id] = true
+			return id
+		}
+	}
 }
 
 // edge lets request to wait for the end or the start of request from. Of two edges

@@ -57,6 +57,7 @@ func ServeWith(t *testing.T, src workload.Source, blockSize int, service func(r 
 				emitted = 0
 			}
 			src.Done(r.Handle, now, emitted, how)
+			src.Quiescent(r.Ordinal, now)
 		}
 		src.Flush(now)
 		src.BeginRelease(now, len(flying))
@@ -128,6 +129,7 @@ func AllocsPerStep(src workload.Source) float64 {
 		src.BeginRelease(now, 0)
 		for r := src.Next(now); r != nil; r = src.Next(now) {
 			src.Done(r.Handle, now, r.OutputTokens, workload.Completed)
+			src.Quiescent(r.Ordinal, now)
 			src.Flush(now)
 		}
 	}
