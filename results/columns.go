@@ -14,7 +14,7 @@ const (
 	ColTokensPerUser        = "mean_output_token_throughput_per_user"
 	ColOutputTokens         = "total_output_tokens"
 	ColP95TTFT              = "p95_ttft_ms"
-	ColP95ITL               = "p95_itl_ms"
+	ColP95TPOT              = "p95_tpot_ms"
 	ColGPUHours             = "gpu_hours"
 	ColPrefillWorkerSeconds = "prefill_worker_seconds"
 	ColPrefillGPUsPerWorker = "prefill_gpus_per_worker"

@@ -24,7 +24,7 @@ var judgedColumns = []struct {
 	{"tokens_per_second_per_user", func(c *compare.Case) compare.Estimate { return c.TokensPerUser }},
 	{"output_throughput_tok_s", func(c *compare.Case) compare.Estimate { return c.Throughput }},
 	{"p95_ttft_ms", func(c *compare.Case) compare.Estimate { return c.TTFTMs }},
-	{"p95_itl_ms", func(c *compare.Case) compare.Estimate { return c.ITLMs }},
+	{"p95_tpot_ms", func(c *compare.Case) compare.Estimate { return c.ITLMs }},
 	{"usd_per_million_output_tokens", func(c *compare.Case) compare.Estimate { return c.USDPerMillion }},
 	{"usd_per_hour", func(c *compare.Case) compare.Estimate { return c.USDPerHour }},
 	{"usd_per_request_within_sla", func(c *compare.Case) compare.Estimate { return c.USDPerGood }},
@@ -282,7 +282,7 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 	if !front || len(l.Front) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | ITL p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
+	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | TPOT p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
 	for _, i := range a.FrontShown(l, maxMarkdownFront) {
 		c := &a.Cases[i]
 		fmt.Fprintf(b, "| %s `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", markdown(c.Label), compare.ShortID(c.ID), compare.Number(round1(c.GPUs)),

@@ -28,7 +28,7 @@ type Analysis struct {
 	s                     *Sweep
 }
 
-// Load is one traffic (and SLA) of the sweep with its verdict: points under
+// Load is one traffic, SLA and model of the sweep with its verdict: points under
 // different loads do not compete.
 type Load struct {
 	Label   string // "" if there is only one
@@ -131,7 +131,7 @@ func (a *Analysis) baseline() error {
 	return inputf("--baseline: %q begins the id of %d points: give more of it", want, len(found))
 }
 
-// loads groups the cases by traffic and SLA, in order of appearance.
+// loads groups the cases by traffic, SLA and model, in order of appearance.
 func (a *Analysis) loads() {
 	at := map[string]int{}
 	for i := range a.Cases {

@@ -115,7 +115,7 @@ type Axis struct {
 	Numbers []float64
 	Null    bool // some points do not have it
 	at      int  // column of the point's values
-	load    bool // part of the question (traffic, SLA), not of the answer
+	load    bool // part of the question (traffic, SLA, model), not of the answer
 	echo    bool // of one value, set where an axis before it is set: its name tells no more
 }
 
@@ -181,7 +181,7 @@ func OfFrame(name string, f *results.Frame) (*Sweep, error) {
 // readColumns are the columns of the points that judging needs. Without the check a
 // missing one would look like a figure that no run has.
 var readColumns = [...]string{results.ColPointID, results.ColSeed, results.ColStatus, results.ColReason, results.ColConfig, results.ColGPUs,
-	results.ColRequests, results.ColThroughput, results.ColTokensPerUser, results.ColOutputTokens, results.ColP95TTFT, results.ColP95ITL,
+	results.ColRequests, results.ColThroughput, results.ColTokensPerUser, results.ColOutputTokens, results.ColP95TTFT, results.ColP95TPOT,
 	results.ColGPUHours, results.ColPrefillWorkerSeconds, results.ColPrefillGPUsPerWorker, results.ColDecodeWorkerSeconds,
 	results.ColDecodeGPUsPerWorker, results.ColGoodputRequests, results.ColGoodputRPS, results.ColCostUSD, results.ColSLAAttainment}
 
@@ -274,7 +274,7 @@ func (s *Setup) read(config string) error {
 func (s *Sweep) axes() {
 	for i, name := range s.Frame.Meta.Axes {
 		col := s.Frame.Column(name)
-		a := Axis{Name: name, at: i, load: strings.HasPrefix(name, "workload.") || strings.HasPrefix(name, "sla.")}
+		a := Axis{Name: name, at: i, load: isGiven(name)}
 		seen := map[string]bool{}
 		for k := range s.Points {
 			switch v := s.Points[k].values[i]; {
@@ -360,7 +360,14 @@ func (s *Sweep) LabelUnderLoad(p *Point) string {
 	return text
 }
 
-// loadOf spells the traffic and SLA of a point, as far as they vary; "" if they do
+// isGiven reports whether an axis is part of the question that a sweep asks, not of the
+// answer: traffic, SLA, and the model that is served.
+func isGiven(axis string) bool {
+	return strings.HasPrefix(axis, "workload.") || strings.HasPrefix(axis, "sla.") ||
+		strings.HasPrefix(axis, "timing.") && strings.HasSuffix(axis, ".model")
+}
+
+// loadOf spells the traffic, SLA and model of a point, as far as they vary; "" if they do
 // not.
 func (s *Sweep) loadOf(p *Point) string {
 	var parts []string
@@ -372,9 +379,9 @@ func (s *Sweep) loadOf(p *Point) string {
 	return strings.Join(parts, ", ")
 }
 
-// word is a value for people: of a path the last part, unless two end alike.
+// word is a value for people: of a path or of a model the last part, unless two end alike.
 func (a *Axis) word(v string) string {
-	if !strings.HasSuffix(a.Name, ".trace") {
+	if !strings.HasSuffix(a.Name, ".trace") && !strings.HasSuffix(a.Name, ".model") {
 		return v
 	}
 	for _, other := range a.Values {

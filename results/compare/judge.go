@@ -42,7 +42,7 @@ type Case struct {
 	USDPerMillion  Estimate // output tokens
 	USDPerHour     Estimate
 	USDPerGood     Estimate // per request within the SLA
-	TTFTMs, ITLMs  Estimate // 95th percentiles
+	TTFTMs, ITLMs  Estimate // 95th percentiles of what the SLA judges: ITLMs of the mean ITL of a request, TPOT
 	Meets          bool
 	Front          bool // no other point of the load is as good in both TokensPerUser and TokensPerGPU and better in one
 	NearFront      bool // not on the front, but within the noise of a point that is
@@ -135,7 +135,7 @@ func (j *judge) one(p *Point) (Case, error) {
 	hours, tokens, duration := float("gpu_hours"), float("total_output_tokens"), float("duration_ms")
 	c.Throughput = s.Over(p, results.ColThroughput)
 	c.TokensPerUser = s.Over(p, results.ColTokensPerUser)
-	c.TTFTMs, c.ITLMs = s.Over(p, results.ColP95TTFT), s.Over(p, results.ColP95ITL)
+	c.TTFTMs, c.ITLMs = s.Over(p, results.ColP95TTFT), s.Over(p, results.ColP95TPOT)
 	perGPU := s.derived(p, func(i int) float64 { return ratio(tokens(i), hours(i)*3600) })
 	c.TokensPerGPU = EstimateOf(perGPU.Values)
 	c.GPUs = float64(p.GPUs)

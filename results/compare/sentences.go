@@ -21,7 +21,7 @@ func (a *Analysis) writeSentences(l *Load) {
 	if l.SLA.Set() {
 		parts = append(parts, fmt.Sprintf("meets the SLA (%s) for %s of requests", l.SLA, w.Attainment.Show(Percent)))
 	}
-	parts = append(parts, fmt.Sprintf("TTFT p95 %s, ITL p95 %s, %s tok/s/GPU", w.TTFTMs.Plain(Millis), w.ITLMs.Plain(Millis), w.TokensPerGPU.Plain(Number)))
+	parts = append(parts, fmt.Sprintf("TTFT p95 %s, mean ITL of a request p95 %s, %s tok/s/GPU", w.TTFTMs.Plain(Millis), w.ITLMs.Plain(Millis), w.TokensPerGPU.Plain(Number)))
 	v.Sentence = strings.Join(parts, "; ") + "."
 	v.Money = a.money(w)
 	v.Second = a.second(l)

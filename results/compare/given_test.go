@@ -1,0 +1,96 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/dynosweep/dynosweep/results"
+	"github.com/dynosweep/dynosweep/sim/metrics"
+)
+
+// handMade is a finished point of a table made by hand. All carry the same load, so that
+// GPUs alone decide what is cheapest. The gaps of a request have a 95th percentile of
+// twice their mean.
+type handMade struct {
+	axes []results.Value
+	gpus int64
+	itl  float64 // ms
+}
+
+// stats are those of figures that are all alike.
+func stats(v float64) metrics.Stats {
+	return metrics.Stats{Mean: v, Min: v, Max: v, Median: v, P75: v, P90: v, P95: v, P99: v}
+}
+
+// analyseTable writes points by hand and reads them back, judged by an SLA of 1 s and 25 ms.
+func analyseTable(t *testing.T, axes []results.Axis, points ...handMade) *Analysis {
+	t.Helper()
+	dir := t.TempDir()
+	store, err := results.Open(dir, results.Options{Identity: results.Identity{Name: "hand", SpecDigest: "feed"}, Axes: axes,
+		Spec: []byte("name: hand\n"), Now: func() time.Time { return time.Unix(0, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan []results.Planned
+	for i, p := range points {
+		key := results.Key{Point: fmt.Sprintf("%016x", i)}
+		good := int64(1000)
+		if p.itl > 25 {
+			good = 0
+		}
+		sum := &metrics.Summary{SLA: metrics.SLA{TTFTMs: 1000, ITLMs: 25}, Requests: 1000, Completed: 1000, Good: good, InputTokens: 100_000, OutputTokens: 100_000, DurationMs: 10_000,
+			Totals: metrics.Totals{DecodeWorkerSeconds: 10, DecodeGPUs: int(p.gpus)}}
+		sum.TTFT, sum.TPOT, sum.ITL = stats(100), stats(p.itl), stats(2*p.itl)
+		row := &results.Point{Key: key, Status: results.Done, Axes: p.axes, GPUs: p.gpus,
+			Config:  `{"sla":{"ttft_ms":1000,"itl_ms":25}}`,
+			Summary: sum}
+		plan = append(plan, results.Planned{Key: key, Row: row})
+	}
+	if err := store.Finalize(plan); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	s, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Analyse(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A model is what is served: a small one does not win over a large one, each has a
+// verdict of its own.
+func TestEveryModelHasAVerdict(t *testing.T) {
+	axes := []results.Axis{{Name: "timing.model", Type: results.String}, {Name: "topology.workers", Type: results.Int64}}
+	point := func(model string, workers, gpus int64, itl float64) handMade {
+		return handMade{[]results.Value{results.Text(model), results.Int(workers)}, gpus, itl}
+	}
+	a := analyseTable(t, axes, point("org/small-8b", 1, 1, 10), point("org/small-8b", 2, 2, 10),
+		point("org/large-70b", 1, 4, 40), point("org/large-70b", 2, 8, 20))
+	if len(a.Loads) != 2 {
+		t.Fatalf("%d verdicts", len(a.Loads))
+	}
+	for i, want := range []struct {
+		label string
+		gpus  float64
+	}{{"model small-8b", 1}, {"model large-70b", 8}} {
+		l := &a.Loads[i]
+		if l.Label != want.label || l.Verdict.Winner == nil || l.Verdict.Winner.GPUs != want.gpus {
+			t.Errorf("%q deploys %+v, want %q on %v GPUs", l.Label, l.Verdict.Winner, want.label, want.gpus)
+		}
+	}
+	// The SLA judges the mean gap of a request, and that is what is shown: not the
+	// gaps, whose 95th percentile misses it.
+	w := a.Loads[1].Verdict.Winner
+	if w == nil {
+		t.FailNow()
+	}
+	if math.Abs(w.ITLMs.Mean-20) > 0.5 {
+		t.Errorf("shown %v ms, judged 20 ms", w.ITLMs.Mean)
+	}
+}
