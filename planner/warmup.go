@@ -103,6 +103,9 @@ type warmReader struct {
 	first  string // file:line that set the format
 }
 
+// maxWarmupLine is the longest line that is read, unpacked, in bytes.
+const maxWarmupLine = 128 << 20
+
 func (r *warmReader) file(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -122,7 +125,7 @@ func (r *warmReader) file(name string) error {
 
 func (r *warmReader) read(name string, in io.Reader) error {
 	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 1<<16), 1<<28)
+	lines.Buffer(make([]byte, 0, 1<<16), maxWarmupLine)
 	n := 0
 	for lines.Scan() {
 		n++

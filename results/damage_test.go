@@ -50,3 +50,14 @@ func TestFlippedBitsCostBoundedMemory(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a manifest holds, it is read or refused.
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(`{"schema_version":2,"name":"x","spec_digest":"d","points":{"done":1},"open":0}`))
+	f.Add([]byte("{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if m, err := decodeManifest(bytes.NewReader(text)); (m == nil) == (err == nil) {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+}

@@ -51,13 +51,32 @@ func ReadManifest(dir string) (*Manifest, error) { return readManifest(dir) }
 
 func readManifest(dir string) (*Manifest, error) {
 	name := filepath.Join(dir, manifestFile)
-	raw, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close()
+	m, err := decodeManifest(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s is %w: %v: remove it and run the sweep again, which keeps the finished points", name, ErrDamaged, err)
+	}
+	return m, nil
+}
+
+// maxManifest bounds what is read as a manifest, in bytes; one has a few thousand.
+const maxManifest = 16 << 20
+
+func decodeManifest(r io.Reader) (*Manifest, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxManifest {
+		return nil, fmt.Errorf("more than %d MiB", maxManifest>>20)
+	}
 	m := new(Manifest)
 	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("%s is %w: %v: remove it and run the sweep again, which keeps the finished points", name, ErrDamaged, err)
+		return nil, err
 	}
 	return m, nil
 }

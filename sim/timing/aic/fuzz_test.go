@@ -1,8 +1,10 @@
 package aic
 
 import (
+	"archive/zip"
 	"bytes"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -88,4 +90,71 @@ func FuzzBatch(f *testing.F) {
 		BatchSteps(t.Context(), &out, bytes.NewReader(data), "", ModelConfig{})
 		BatchCapacity(t.Context(), &out, bytes.NewReader(data), "", ModelConfig{})
 	})
+}
+
+// Whatever an archive says of its members, it is read in bounded memory or refused.
+func FuzzWheel(f *testing.F) {
+	f.Add(wheel(f, miniTree(f)))
+	f.Add([]byte("PK\x05\x06" + strings.Repeat("\x00", 18)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		r, err := rootIn(z, "x.whl")
+		if err != nil {
+			return
+		}
+		for _, name := range r.systems {
+			sys, err := r.system(name)
+			if err != nil {
+				continue
+			}
+			for _, v := range r.versionsOf(sys, "vllm") {
+				r.table(sys, "vllm", v, "gemm_perf")
+			}
+		}
+	})
+}
+
+// wheel packs files as a wheel does.
+func wheel(tb testing.TB, files map[string][]byte) []byte {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for name, data := range files {
+		w, err := z.Create("some_package/systems/" + name)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A member that unpacks to more than any table has is refused before it is all unpacked.
+func TestAMemberOfAWheelIsBounded(t *testing.T) {
+	const limit = 1 << 20
+	packed := wheel(t, map[string][]byte{"bomb.parquet": make([]byte, 64*limit), "good.yaml": make([]byte, limit)})
+	z, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := readBounded(z, "some_package/systems/good.yaml", limit); err != nil || len(data) != limit {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = readBounded(z, "some_package/systems/bomb.parquet", limit)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "bomb.parquet: more than 1 MiB") {
+		t.Errorf("refused with %v", err)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > 16*limit {
+		t.Errorf("%d bytes for a member of at most %d", taken, limit)
+	}
 }

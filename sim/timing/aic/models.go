@@ -72,11 +72,11 @@ func loadCheckpoint(model string) (*checkpoint, error) {
 		return nil, classed(ErrModel, "no model named")
 	}
 	if st, err := os.Stat(model); err == nil && st.IsDir() {
-		config, err := os.ReadFile(filepath.Join(model, "config.json"))
+		config, err := readBounded(os.DirFS(model), "config.json", maxDocument)
 		if err != nil {
 			return nil, classed(ErrModel, "model %s: %w", model, err)
 		}
-		hf, err := os.ReadFile(filepath.Join(model, "hf_quant_config.json"))
+		hf, err := readBounded(os.DirFS(model), "hf_quant_config.json", maxDocument)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, classed(ErrModel, "model %s: %w", model, err)
 		}

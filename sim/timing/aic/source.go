@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -46,11 +47,41 @@ func openRoot(name string) (*root, error) {
 		}
 		fsys = z
 	}
+	return rootIn(fsys, name)
+}
+
+// rootIn finds the systems in a directory or archive.
+func rootIn(fsys fs.FS, name string) (*root, error) {
 	sub, err := findSystems(fsys)
 	if err != nil {
 		return nil, fmt.Errorf("systems path %s: %w", name, err)
 	}
 	return newRoot(sub, name, false)
+}
+
+// Bounds of what is read of a systems directory or unpacked from a wheel. The largest
+// measured table has some 20 MB.
+const (
+	maxDocument = 16 << 20
+	maxTable    = 256 << 20
+)
+
+// readBounded reads a file of at most limit bytes. Whatever size an archive claims for it,
+// no more memory is taken than is read.
+func readBounded(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s: more than %d MiB, which no file of this kind has", name, limit>>20)
+	}
+	return data, nil
 }
 
 // findSystems returns the directory that holds query_versions.yaml: the tree itself,
@@ -77,7 +108,7 @@ func newRoot(fsys fs.FS, name string, packed bool) (*root, error) {
 		{"attention_lane_defaults.yaml", &r.lanesY, false},
 		{"perf_data_reuse_manifest.yaml", &r.reuseY, false},
 	} {
-		data, err := fs.ReadFile(fsys, doc.file)
+		data, err := readBounded(fsys, doc.file, maxDocument)
 		if err != nil {
 			if doc.must {
 				return nil, fmt.Errorf("systems path %s: %w", name, err)
@@ -156,7 +187,7 @@ func (r *root) system(name string) (*System, error) {
 	if !slices.Contains(r.systems, name) {
 		return nil, classed(ErrSystem, "unknown system %q; %s has %s; %s", name, r.name, strings.Join(r.systems, ", "), otherTables)
 	}
-	data, err := fs.ReadFile(r.fsys, name+".yaml")
+	data, err := readBounded(r.fsys, name+".yaml", maxDocument)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +307,7 @@ func (r *root) reused(sys *System, backend, version, name string) ([]string, err
 	families, _ := fs.ReadDir(r.fsys, path.Clean(sys.dataDir))
 	for _, f := range families {
 		p := path.Join(sys.dataDir, f.Name(), backend, version, "reuse.yaml")
-		data, err := fs.ReadFile(r.fsys, p)
+		data, err := readBounded(r.fsys, p, maxDocument)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -341,7 +372,7 @@ func (r *root) table(sys *System, backend, version, name string) (*table, error)
 		return nil, err
 	}
 	for _, l := range places {
-		data, err := fs.ReadFile(r.fsys, l.path)
+		data, err := readBounded(r.fsys, l.path, maxTable)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,6 @@
 package aic
 
 import (
-	"archive/zip"
 	"bytes"
 	"io/fs"
 	"os"
@@ -95,7 +94,7 @@ misc:
   nccl_version: '2.1'`
 
 // miniTree is a systems tree with every channel of spec aic-perfmodel 3.3.
-func miniTree(t *testing.T) map[string][]byte {
+func miniTree(t testing.TB) map[string][]byte {
 	line := func(kernel string, n int64, ms float64) gemmLine {
 		return gemmLine{kernel, "bfloat16", 8, n, 64, ms}
 	}
@@ -137,25 +136,12 @@ func TestSourcesMergeInOrder(t *testing.T) {
 	files := miniTree(t)
 	dir := t.TempDir()
 	writeTree(t, dir, files)
-	wheel := filepath.Join(t.TempDir(), "package.whl")
-	out, err := os.Create(wheel)
-	if err != nil {
+	archive := filepath.Join(t.TempDir(), "package.whl")
+	if err := os.WriteFile(archive, wheel(t, files), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	z := zip.NewWriter(out)
-	for name, data := range files {
-		w, err := z.Create("some_package/systems/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Write(data)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
 	want := map[int32]float64{1: 10, 2: 21, 3: 31, 4: 41, 5: 51}
-	for _, path := range []string{dir, wheel} {
+	for _, path := range []string{dir, archive} {
 		db, err := Open(Config{System: "toy", Backend: "vllm", SystemsPath: path})
 		if err != nil {
 			t.Fatal(err)

@@ -1,8 +1,11 @@
 package trace
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,4 +149,55 @@ func FuzzScanner(f *testing.F) {
 			t.Errorf("%q: %v, valid JSON: %v", text, err, want)
 		}
 	})
+}
+
+// FuzzGzip: whatever bytes a .gz has, its rows are read or refused with a place.
+func FuzzGzip(f *testing.F) {
+	path := traceFile(f) + ".gz"
+	f.Add(gzipped(f, sessionRows))
+	f.Add([]byte("\x1f\x8b\x08"))
+	f.Fuzz(func(t *testing.T, packed []byte) { readable(t, path, packed, mooncake(48)) })
+}
+
+func gzipped(tb testing.TB, text string) []byte {
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := io.WriteString(z, text); err != nil {
+		tb.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// A small .gz may hold one line of any length: it is refused, by line and reason, before
+// it is all unpacked.
+func TestALineIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("unpacks 128 MiB")
+	}
+	dir := t.TempDir()
+	long := strings.Repeat(" ", maxLine+2<<20)
+	for _, c := range []struct {
+		name, text string
+		read       func(path string) error
+	}{
+		{"rows.jsonl.gz", sessionRows + long + "\n", func(path string) error { _, err := Load([]string{path}, mooncake(512)); return err }},
+		{"table.csv.gz", burstTable + "\"" + long + "\"\n", func(path string) error {
+			_, err := Convert(io.Discard, []string{path}, LoadOptions{Format: burstCSV, BlockSize: 64}, DefaultConversion(Mooncake))
+			return err
+		}},
+	} {
+		path := filepath.Join(dir, c.name)
+		if err := os.WriteFile(path, gzipped(t, c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.read(path); err == nil || !strings.HasPrefix(err.Error(), path+":") || !strings.Contains(err.Error(), "a line of more than 128 MiB") {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
 }

@@ -94,6 +94,7 @@ func (m *mooncakeRows) close() (string, error) { return closeWith(m.l, m.err) }
 // csvRows reads a table of requests.
 type csvRows struct {
 	l                    *lines
+	in                   *recordReader
 	c                    *csv.Reader
 	azure                bool
 	blockSize            int
@@ -106,9 +107,25 @@ type csvRows struct {
 	err                  error
 }
 
+// recordReader bounds what is read for one record.
+type recordReader struct {
+	r    io.Reader
+	left int
+}
+
+func (b *recordReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLongLine
+	}
+	n, err := b.r.Read(p)
+	b.left -= n
+	return n, err
+}
+
 // newCSVRows reads the header of a table.
 func newCSVRows(l *lines, o LoadOptions) (*csvRows, error) {
-	t := &csvRows{l: l, c: csv.NewReader(l.r), azure: o.Format == azureCSV, blockSize: o.BlockSize, line: 1}
+	in := &recordReader{r: l.r, left: maxLine}
+	t := &csvRows{l: l, in: in, c: csv.NewReader(in), azure: o.Format == azureCSV, blockSize: o.BlockSize, line: 1}
 	t.c.ReuseRecord = true
 	t.c.FieldsPerRecord = -1
 	names := [...]string{"Timestamp", "Request tokens", "Response tokens"}
@@ -139,6 +156,7 @@ func newCSVRows(l *lines, o LoadOptions) (*csvRows, error) {
 
 func (t *csvRows) next() bool {
 	for t.err == nil {
+		t.in.left = maxLine
 		record, err := t.c.Read()
 		if err == io.EOF {
 			return false

@@ -58,6 +58,12 @@ type lines struct {
 
 const readBuffer = 256 << 10
 
+// maxLine is the longest line that is read, unpacked: a small .gz may hold one of any
+// length.
+const maxLine = 128 << 20
+
+var errLongLine = fmt.Errorf("a line of more than %d MiB", maxLine>>20)
+
 // openLines opens path. what names the file in the message when that fails.
 func openLines(path, what string) (*lines, error) {
 	var size int64
@@ -116,6 +122,10 @@ func (l *lines) next() bool {
 		if err == bufio.ErrBufferFull {
 			l.long = append(l.long[:0], text...)
 			for err == bufio.ErrBufferFull {
+				if len(l.long) > maxLine {
+					err = errLongLine
+					break
+				}
 				text, err = l.r.ReadSlice('\n')
 				l.long = append(l.long, text...)
 			}
