@@ -90,6 +90,9 @@ func (f *flagFaults) adopt(err error) {
 	}
 }
 
+// leastTelemetryMs is the least time between two telemetry samples.
+const leastTelemetryMs = 0.001
+
 // Resolve checks the flags together and returns the run they describe. Faults are
 // of class ErrInput; files gives the content of the named files.
 func (c *ReplayFlags) Resolve(files *Files) (Run, error) {
@@ -101,6 +104,7 @@ func (c *ReplayFlags) Resolve(files *Files) (Run, error) {
 	run.SLA = c.sla(f)
 	if p := c.TelemetryIntervalMs; p != nil {
 		f.rule(document.FiniteFrom(*p, 0) && *p > 0, "--telemetry-interval-ms", "telemetry_sample_interval_ms must be a positive finite number")
+		f.rule(!(*p > 0) || *p >= leastTelemetryMs, "--telemetry-interval-ms", fmt.Sprintf("must be at least %v, or a run is nothing but samples", leastTelemetryMs))
 		run.TelemetryMs = *p
 	}
 	if run.Decode != nil {

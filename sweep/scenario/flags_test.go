@@ -94,6 +94,7 @@ func TestReplayRefusals(t *testing.T) {
 		{open(func(c *ReplayFlags) { c.TraceFormat = ptr("applied_compute_agentic") }), "--trace-format=applied_compute_agentic requires --replay-concurrency because the source traces do not include first-turn timestamps"},
 		{open(func(c *ReplayFlags) { c.Traces = []string{path + "x"} }), "failed to open trace file " + path + "x: no such file"},
 		{open(func(c *ReplayFlags) { c.Traces = []string{filepath.Dir(path)} }), "failed to open trace file " + filepath.Dir(path) + ": is a directory"},
+		{load(func(c *ReplayFlags) { c.TelemetryIntervalMs = ptr(1e-300) }), "--telemetry-interval-ms: must be at least 0.001"},
 		{load(func(c *ReplayFlags) { c.AICTPSize = ptr[int64](2) }), "--aic-tp-size: --aic-backend, --aic-system and --aic-model-path are required"},
 		{load(func(c *ReplayFlags) {
 			c.RouterMode, c.AICBackend, c.AICSystem, c.AICModelPath = ptr("kv_router"), ptr("vllm"), ptr("h200_sxm"), ptr("Qwen/Qwen3-32B")

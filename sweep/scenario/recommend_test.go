@@ -159,6 +159,9 @@ func TestRecommendRefusals(t *testing.T) {
 		{"integer range", searched(t, "$PAR", "{replicas: {range: {min: 1, max: 4}}}"), "an integer range needs a step"},
 		{"log step", searched(t, "$PAR", "{replicas: {range: {min: 1, max: 4, step: 1, scale: log}}}"), "a log range takes no step"},
 		{"log zero", searched(t, "$PAR", "{replicas: {range: {min: 0, max: 4, scale: log}}}"), "a log range needs min > 0"},
+		{"endless float steps", searched(t) + "planner: {kalman_r: {range: {min: 1.0e+17, max: 1.00000000000000016e+17, step: 1.0}}}\n", "step is lost in rounding"},
+		{"endless integers", searched(t, "$PAR", "{replicas: {range: {min: 9007199254740992, max: 9007199254740994, scale: log}}}"), "integers of a range must be below 2^53"},
+		{"too many values", searched(t, "$PAR", "{replicas: {range: {min: 0.0, max: 1.0, step: 1.0e-9}}}"), "the range has more than 65536 values"},
 		{"continuous grid", searched(t, "concurrency: 8", "concurrency: {range: {min: 0.5, max: 2.5}}"), "a continuous range has no grid"},
 		{"preset and leaves", searched(t, "$PAR", "{preset: default, tensor: 2}"), "preset and leaf domains exclude each other"},
 		{"preset true and leaves", searched(t, "$PAR", "{preset: true, tensor: 2}"), "preset and leaf domains exclude each other"},
@@ -168,7 +171,11 @@ func TestRecommendRefusals(t *testing.T) {
 		{"domain where none is", searched(t, "prefill_ms: 10", "prefill_ms: {choices: [1, 2]}"), "engine.workers.aggregated.timing.prefill_ms: invalid type: map"},
 		{"no optimization", minimal(t), "missing field `optimization`"},
 	} {
-		_, err := recommend(t, c.text, "engine")
+		stack := "engine"
+		if strings.Contains(c.text, "planner:") {
+			stack = "dynamo"
+		}
+		_, err := recommend(t, c.text, stack)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, document.ErrInput) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}

@@ -122,6 +122,9 @@ const (
 // continuous is the number of values that stand for a range without a step.
 const continuous = 1001
 
+// maxExactInteger is where float64 begins to leave integers out.
+const maxExactInteger = 1 << 53
+
 // maxChoices bounds the values of one domain.
 const maxChoices = 1 << 16
 
@@ -208,6 +211,9 @@ func (r *recommender) readRange(m document.Mapping) (g valueRange, ok bool) {
 	listed := g.whole || step.Set
 	count := (g.high - g.low) / max(step.Or(1), 1e-300)
 	g.Require(!listed || count < maxChoices, "max", fmt.Sprintf("the range has more than %d values", maxChoices))
+	widest := max(math.Abs(g.low), math.Abs(g.high))
+	g.Require(!step.Set || widest+step.Value > widest, "step", "step is lost in rounding beside numbers as large as the bounds")
+	g.Require(!listed || !g.whole || widest < maxExactInteger, "max", "integers of a range must be below 2^53")
 	return g, r.f.OK()
 }
 
