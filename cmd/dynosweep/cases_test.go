@@ -194,3 +194,29 @@ func TestRejectionsFailTheirPlays(t *testing.T) {
 		}
 	}
 }
+
+// Failed requests of a data set are left out and said to be, so that they neither count
+// as served nor keep every point from its SLA.
+func TestFailedRowsOfATableAreNoRequests(t *testing.T) {
+	dir := t.TempDir()
+	table := filepath.Join(dir, "b.jsonl")
+	_, talk, code := runProgram("trace", "convert", "--format", "burstgpt", caseFile("burstgpt-failed", "requests.csv"), "--out", table)
+	if code != 0 || !strings.Contains(talk, "2 requests, 512 tokens per hash id (--trace-block-size 512); 0 cut, 0 dropped, 2 failed\n") ||
+		!strings.Contains(talk, "2 of 4 rows have no response tokens: failed requests in this data set; they are left out (--keep-failed keeps them)") {
+		t.Fatalf("exit %d: %s", code, talk)
+	}
+	spec, err := os.ReadFile(caseFile("burstgpt-failed", "spec.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "spec.yaml"), spec, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, talk, code := runProgram("sweep", filepath.Join(dir, "spec.yaml"), "--out", filepath.Join(dir, "out"), "--quiet")
+	if code != 0 || strings.Contains(out+talk, "No point meets the SLA") {
+		t.Errorf("exit %d: %s%s", code, out, talk)
+	}
+	if _, talk, code := runProgram("trace", "stats", table, "--keep-failed"); code != 2 || !strings.Contains(talk, "--keep-failed goes with --format burstgpt") {
+		t.Errorf("exit %d: %s", code, talk)
+	}
+}

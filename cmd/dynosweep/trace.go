@@ -72,6 +72,7 @@ func readTraceFlags() []cli.Flag {
 		&cli.IntFlag{Name: "block-size", Usage: "`TOKENS` per hash id (default 512; dynamo, weka: as in the file)", HideDefault: true},
 		&cli.Float64Flag{Name: "shared-prefix-ratio", Usage: "applied_compute_agentic: shared share of first prompts"},
 		&cli.IntFlag{Name: "num-prefix-groups", Usage: "applied_compute_agentic: number of prefix groups"},
+		&cli.BoolFlag{Name: "keep-failed", Usage: "burstgpt: keep rows without response tokens, which are failed requests"},
 	}
 }
 
@@ -98,6 +99,9 @@ func loadOptions(c *cli.Command) (trace.LoadOptions, error) {
 			return o, badInput(errors.New("--block-size: trace_block_size must be greater than 0"))
 		}
 	}
+	if o.KeepFailed = c.Bool("keep-failed"); o.KeepFailed && format.String() != "burstgpt" {
+		return o, badInput(errors.New("--keep-failed goes with --format burstgpt, whose rows without response tokens are failed requests"))
+	}
 	o.SharedPrefixRatio, o.PrefixGroups = c.Float64("shared-prefix-ratio"), c.Int("num-prefix-groups")
 	if o.PrefixGroups < 0 || o.PrefixGroups > math.MaxInt32 {
 		return o, badInput(fmt.Errorf("--num-prefix-groups: must be from 0 to %d, got %d", math.MaxInt32, o.PrefixGroups))
@@ -117,6 +121,9 @@ func traceStats(_ context.Context, c *cli.Command) error {
 	if c.Bool("json") {
 		return printJSON(c.Root().Writer, s)
 	}
+	for _, n := range s.Notices {
+		fmt.Fprintln(c.Root().ErrWriter, "notice: "+n)
+	}
 	return printStats(c.Root().Writer, s)
 }
 
@@ -130,6 +137,9 @@ func printStats(w io.Writer, s *trace.Stats) error {
 	line("requests", "%d in %d sessions", s.Requests, s.Sessions)
 	if s.Dropped > 0 {
 		line("dropped rows", "%d without a prompt", s.Dropped)
+	}
+	if s.Failed > 0 {
+		line("failed requests", "%d without response tokens, left out", s.Failed)
 	}
 	line("tokens", "%d in, %d out", s.InputTokens, s.OutputTokens)
 	line("duration", "%.1f s, %.3f requests/s", s.DurationMs/1000, s.RatePerS)
@@ -193,8 +203,11 @@ func traceConvert(_ context.Context, c *cli.Command) error {
 	if err := files.commit(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Root().ErrWriter, "%d requests, %d tokens per hash id (--trace-block-size %d); %d cut, %d dropped\n",
-		done.Requests, done.BlockSize, done.BlockSize, done.Cut, done.Dropped)
+	fmt.Fprintf(c.Root().ErrWriter, "%d requests, %d tokens per hash id (--trace-block-size %d); %d cut, %d dropped, %d failed\n",
+		done.Requests, done.BlockSize, done.BlockSize, done.Cut, done.Dropped, done.Failed)
+	for _, n := range done.Notices {
+		fmt.Fprintln(c.Root().ErrWriter, "notice: "+n)
+	}
 	return nil
 }
 

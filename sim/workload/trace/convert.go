@@ -53,6 +53,9 @@ type Converted struct {
 	Requests  int64 `json:"requests"`
 	Cut       int64 `json:"cut"`     // left out by time or number
 	Dropped   int64 `json:"dropped"` // rows of a table without a prompt
+	Failed    int64 `json:"failed"`  // rows of failed requests that were left out
+	// Notices says what of the input was not written, one sentence each.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // Convert reads a trace and writes it in another format. Mooncake files and tables of
@@ -86,7 +89,7 @@ func Convert(w io.Writer, files []string, o LoadOptions, c Conversion) (*Convert
 	if err != nil {
 		return nil, err
 	}
-	done.Requests = out.n
+	done.Requests, done.Notices = out.n, append(t.Notices(), t.unwritten()...)
 	if c.To == AgenticMooncake {
 		done.Requests-- // the header
 	}
@@ -94,6 +97,30 @@ func Convert(w io.Writer, files []string, o LoadOptions, c Conversion) (*Convert
 		return nil, errNothing(files[0], done.Cut)
 	}
 	return done, out.flush()
+}
+
+// unwritten says what a loaded trace has that no conversion writes.
+func (t *Trace) unwritten() []string {
+	if t.graph == nil {
+		return nil
+	}
+	outputs, api := 0, 0
+	for i := range t.turns {
+		if t.graph.authored.outputs[i] != nil {
+			outputs++
+		}
+		if t.graph.authored.apiMs[i] >= 0 {
+			api++
+		}
+	}
+	var out []string
+	if outputs > 0 {
+		out = append(out, fmt.Sprintf("%s: %d of %d requests have output_token_ids, which are not written", t.path, outputs, len(t.turns)))
+	}
+	if api > 0 {
+		out = append(out, fmt.Sprintf("%s: %d of %d requests have a recorded API time, which is not written", t.path, api, len(t.turns)))
+	}
+	return out
 }
 
 // errNothing refuses to write a trace that no reader takes.
@@ -149,8 +176,12 @@ func convertRows(w io.Writer, path string, o LoadOptions, c Conversion) (*Conver
 	if err != nil {
 		return nil, err
 	}
-	done.Requests, done.Dropped = out.n, rows.dropped()
+	left := rows.leftOut()
+	done.Requests, done.Dropped, done.Failed, done.Notices = out.n, left.dropped, left.failed, left.notices
 	if done.Requests+done.Cut == 0 {
+		if done.Failed > 0 {
+			return nil, &InputError{File: path, Msg: fmt.Sprintf("all %d requests have no response tokens: failed requests in this data set; --keep-failed keeps them", done.Failed)}
+		}
 		return nil, &InputError{File: path, Msg: fmt.Sprintf("trace file %s did not contain any requests", path)}
 	}
 	if done.Requests == 0 {

@@ -46,7 +46,14 @@ type rowSource interface {
 	row() *row // lives until the next call of next
 	spot() spot
 	close() (digest string, err error)
-	dropped() int64 // rows passed over because they have no prompt
+	leftOut() leftOut
+}
+
+// leftOut says what a reading of rows did not pass on.
+type leftOut struct {
+	dropped int64 // rows without a prompt
+	failed  int64 // rows of failed requests
+	notices []string
 }
 
 // openRows opens a file of a format that can be read row by row.
@@ -67,6 +74,8 @@ type mooncakeRows struct {
 	blockSize int
 	s         scanner
 	r         row
+	rows      int64 // read so far
+	surplus   int64 // rows with more hash ids than blocks
 	err       error
 }
 
@@ -82,14 +91,26 @@ func (m *mooncakeRows) next() bool {
 	if m.err != nil {
 		return false
 	}
-	m.r.ids = m.r.ids[:(int(m.r.input)+m.blockSize-1)/m.blockSize]
+	m.rows++
+	n := (int(m.r.input) + m.blockSize - 1) / m.blockSize
+	if n < len(m.r.ids) {
+		m.surplus++
+	}
+	m.r.ids = m.r.ids[:n]
 	return true
 }
 
 func (m *mooncakeRows) row() *row              { return &m.r }
 func (m *mooncakeRows) spot() spot             { return m.l.spot() }
-func (m *mooncakeRows) dropped() int64         { return 0 }
 func (m *mooncakeRows) close() (string, error) { return closeWith(m.l, m.err) }
+
+func (m *mooncakeRows) leftOut() (out leftOut) {
+	out.notices = ignoredNotices(m.l.path, m.s.ignored, m.rows)
+	if m.surplus > 0 {
+		out.notices = append(out.notices, fmt.Sprintf("%s: %d of %d rows have more hash_ids than blocks; the surplus is cut", m.l.path, m.surplus, m.rows))
+	}
+	return out
+}
 
 // csvRows reads a table of requests.
 type csvRows struct {
@@ -102,7 +123,10 @@ type csvRows struct {
 	zero                 time.Time
 	fresh                uint64
 	line                 int
-	skipped              int64
+	keepFailed           bool
+	read, skipped        int64    // rows; those without a prompt
+	failed               int64    // rows without response tokens, of BurstGPT only
+	unused               []string // columns that nothing reads
 	r                    row
 	err                  error
 }
@@ -125,7 +149,7 @@ func (b *recordReader) Read(p []byte) (int, error) {
 // newCSVRows reads the header of a table.
 func newCSVRows(l *lines, o LoadOptions) (*csvRows, error) {
 	in := &recordReader{r: l.r, left: maxLine}
-	t := &csvRows{l: l, in: in, c: csv.NewReader(in), azure: o.Format == azureCSV, blockSize: o.BlockSize, line: 1}
+	t := &csvRows{l: l, in: in, c: csv.NewReader(in), azure: o.Format == azureCSV, blockSize: o.BlockSize, keepFailed: o.KeepFailed, line: 1}
 	t.c.ReuseRecord = true
 	t.c.FieldsPerRecord = -1
 	names := [...]string{"Timestamp", "Request tokens", "Response tokens"}
@@ -151,6 +175,11 @@ func newCSVRows(l *lines, o LoadOptions) (*csvRows, error) {
 		l.file.Close()
 		return nil, &InputError{File: l.path, Line: 1, Msg: "failed to read the header", Err: err}
 	}
+	for k, name := range header {
+		if k != t.at && k != t.prompt && k != t.response {
+			t.unused = append(t.unused, strings.TrimSpace(name))
+		}
+	}
 	return t, nil
 }
 
@@ -163,7 +192,7 @@ func (t *csvRows) next() bool {
 		}
 		if err == nil {
 			t.line, _ = t.c.FieldPos(0)
-			err = t.read(record)
+			err = t.request(record)
 		}
 		if err != nil {
 			var at *csv.ParseError
@@ -173,9 +202,15 @@ func (t *csvRows) next() bool {
 			t.err = t.spot().fail(err, "failed to read a request")
 			return false
 		}
+		t.read++
 		if t.r.input == 0 {
 			t.skipped++
 			continue
+		}
+		if t.r.output == 0 && !t.azure {
+			if t.failed++; !t.keepFailed {
+				continue
+			}
 		}
 		n := (int(t.r.input) + t.blockSize - 1) / t.blockSize
 		t.r.ids = t.r.ids[:0]
@@ -188,8 +223,8 @@ func (t *csvRows) next() bool {
 	return false
 }
 
-// read reads one record.
-func (t *csvRows) read(record []string) error {
+// request reads one record.
+func (t *csvRows) request(record []string) error {
 	t.r.reset()
 	if need := max(t.at, t.prompt, t.response); need >= len(record) {
 		return fmt.Errorf("%d columns, at least %d are needed", len(record), need+1)
@@ -244,5 +279,27 @@ func tokens(text string) (uint64, error) {
 
 func (t *csvRows) row() *row              { return &t.r }
 func (t *csvRows) spot() spot             { return spot{t.l.path, t.line} }
-func (t *csvRows) dropped() int64         { return t.skipped }
 func (t *csvRows) close() (string, error) { return closeWith(t.l, t.err) }
+
+func (t *csvRows) leftOut() leftOut {
+	out := leftOut{dropped: t.skipped}
+	note := func(format string, args ...any) {
+		out.notices = append(out.notices, t.l.path+": "+fmt.Sprintf(format, args...))
+	}
+	if t.skipped > 0 {
+		note("%d of %d rows have no prompt; they are left out", t.skipped, t.read)
+	}
+	const failed = "%d of %d rows have no response tokens: failed requests in this data set; "
+	switch {
+	case t.failed == 0:
+	case t.keepFailed:
+		note(failed+"they are kept as requests without output", t.failed, t.read)
+	default:
+		out.failed = t.failed
+		note(failed+"they are left out (--keep-failed keeps them)", t.failed, t.read)
+	}
+	if len(t.unused) > 0 {
+		note("nothing is read from the columns %s: every row is a session of its own whose prompt shares nothing", strings.Join(t.unused, ", "))
+	}
+	return out
+}

@@ -11,8 +11,10 @@ type Stats struct {
 	Format       string      `json:"format"`
 	BlockSize    int         `json:"block_size"`
 	Requests     int64       `json:"requests"`
-	Sessions     int64       `json:"sessions"` // or plays of a graph
-	Dropped      int64       `json:"dropped"`  // rows of a table without a prompt
+	Sessions     int64       `json:"sessions"`          // or plays of a graph
+	Dropped      int64       `json:"dropped"`           // rows of a table without a prompt
+	Failed       int64       `json:"failed"`            // rows of failed requests that were left out
+	Notices      []string    `json:"notices,omitempty"` // what of the files is not counted here, one sentence each
 	InputTokens  int64       `json:"input_tokens"`
 	OutputTokens int64       `json:"output_tokens"`
 	ISL          Quantiles   `json:"isl"`
@@ -82,7 +84,8 @@ func Stat(files []string, o LoadOptions) (*Stats, error) {
 		if _, err := rows.close(); err != nil {
 			return nil, err
 		}
-		st.Dropped = rows.dropped()
+		left := rows.leftOut()
+		st.Dropped, st.Failed, st.Notices = left.dropped, left.failed, left.notices
 		if a.requests == 0 {
 			return nil, &InputError{File: files[0], Msg: fmt.Sprintf("trace file %s did not contain any requests", files[0])}
 		}
@@ -92,6 +95,7 @@ func Stat(files []string, o LoadOptions) (*Stats, error) {
 			return nil, err
 		}
 		a.trace(t)
+		st.Notices = t.Notices()
 		st.BlockSize = t.blockSize
 	}
 	st.Format = o.Format.String()

@@ -36,12 +36,13 @@ func TestTablesBecomeMooncake(t *testing.T) {
 	want := `{"timestamp": 0, "input_length": 374, "output_length": 44, "hash_ids": [0, 1]}
 {"timestamp": 4314.579, "input_length": 396, "output_length": 109, "hash_ids": [2, 3]}
 `
-	if text != want || *done != (Converted{BlockSize: 256, Requests: 2, Dropped: 1}) {
+	if text != want || done.BlockSize != 256 || done.Requests != 2 || done.Dropped != 1 || done.Failed != 0 ||
+		len(done.Notices) != 1 || !strings.HasSuffix(done.Notices[0], "trace.jsonl: 1 of 3 rows have no prompt; they are left out") {
 		t.Errorf("%+v\n%s", done, text)
 	}
 	c := DefaultConversion(Mooncake)
 	c.Speedup, c.FromMs = 2, 1
-	text, done = convert(t, burstTable, LoadOptions{Format: burstCSV, BlockSize: 512}, c)
+	text, done = convert(t, burstTable, LoadOptions{Format: burstCSV, BlockSize: 512, KeepFailed: true}, c)
 	if want := `{"timestamp": 20250, "input_length": 1087, "output_length": 0, "hash_ids": [1, 2, 3]}` + "\n"; text != want || done.Cut != 1 {
 		t.Errorf("%+v\n%s", done, text)
 	}
@@ -56,6 +57,51 @@ func TestTablesBecomeMooncake(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// Rows of BurstGPT without response tokens are failed requests: they are left out, and
+// said to be.
+func TestFailedRequestsAreLeftOutAndCounted(t *testing.T) {
+	text, done := convert(t, burstTable, LoadOptions{Format: burstCSV, BlockSize: 512}, DefaultConversion(Mooncake))
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, `"output_length": 18`) || done.Failed != 1 || done.Requests != 1 {
+		t.Errorf("%+v\n%s", done, text)
+	}
+	for i, want := range []string{
+		": 1 of 2 rows have no response tokens: failed requests in this data set; they are left out (--keep-failed keeps them)",
+		": nothing is read from the columns Model, Total tokens, Log Type: every row is a session of its own whose prompt shares nothing",
+	} {
+		if len(done.Notices) != 2 || !strings.HasSuffix(done.Notices[i], want) {
+			t.Errorf("notices %q, want %q", done.Notices, want)
+		}
+	}
+	o := LoadOptions{Format: burstCSV, BlockSize: 512, KeepFailed: true}
+	if _, done := convert(t, burstTable, o, DefaultConversion(Mooncake)); done.Failed != 0 || done.Requests != 2 ||
+		!strings.HasSuffix(done.Notices[0], "failed requests in this data set; they are kept as requests without output") {
+		t.Errorf("%+v", done)
+	}
+	table := "Timestamp,Request tokens,Response tokens\n1,5,0\n2,5,0\n"
+	_, err := Convert(&bytes.Buffer{}, []string{write(t, "trace.csv", table)}, LoadOptions{Format: burstCSV, BlockSize: 512}, DefaultConversion(Mooncake))
+	if err == nil || !strings.HasSuffix(err.Error(), "all 2 requests have no response tokens: failed requests in this data set; --keep-failed keeps them") {
+		t.Error(err)
+	}
+}
+
+// What a conversion does not pass on is counted and named.
+func TestConversionsNameWhatTheyDoNotWrite(t *testing.T) {
+	const rows = `{"timestamp":0,"input_length":8,"output_length":1,"hash_ids":[1,2],"images":[{"url":"a"}]}
+{"timestamp":1,"input_length":8,"output_length":1,"hash_ids":[1]}
+`
+	_, done := convert(t, rows, mooncake(64), DefaultConversion(Mooncake))
+	if len(done.Notices) != 2 || !strings.HasSuffix(done.Notices[0], "1 of 2 rows have images, which changes nothing here") ||
+		!strings.HasSuffix(done.Notices[1], "1 of 2 rows have more hash_ids than blocks; the surplus is cut") {
+		t.Errorf("%q", done.Notices)
+	}
+	graph := header64 + node("a", "p", 0, `,"output_token_ids":[1,2],"recorded_api_time_ms":5`) + node("b", "p", 0, "")
+	_, done = convert(t, graph, agentic(), DefaultConversion(AgenticMooncake))
+	if len(done.Notices) != 2 || !strings.HasSuffix(done.Notices[0], "1 of 2 requests have output_token_ids, which are not written") ||
+		!strings.HasSuffix(done.Notices[1], "1 of 2 requests have a recorded API time, which is not written") {
+		t.Errorf("%q", done.Notices)
 	}
 }
 
@@ -215,7 +261,7 @@ func TestStats(t *testing.T) {
 	if err != nil || loaded.ISL.Max != 512+1024+1536+1600+9 {
 		t.Errorf("%v %+v", err, loaded)
 	}
-	table, err := Stat([]string{write(t, "trace.csv", burstTable)}, LoadOptions{Format: burstCSV, BlockSize: 512})
+	table, err := Stat([]string{write(t, "trace.csv", burstTable)}, LoadOptions{Format: burstCSV, BlockSize: 512, KeepFailed: true})
 	if err != nil || table.Requests != 2 || table.DurationMs != 40500 || len(table.Arrivals) != 41 || table.Arrivals[40].Requests != 1 {
 		t.Errorf("%v %+v", err, table)
 	}

@@ -78,6 +78,9 @@ type LoadOptions struct {
 	SharedPrefixRatio float64
 	PrefixGroups      int
 	WekaTimestamps    WekaTimestamps
+	// KeepFailed keeps the rows of a BurstGPT table without response tokens: failed
+	// requests, which are left out otherwise.
+	KeepFailed bool
 	// Contents keeps what Trace.Hasher needs.
 	Contents bool
 }
@@ -121,9 +124,13 @@ type Trace struct {
 // Notices says which members of its rows the simulation does not look at, one sentence
 // each.
 func (t *Trace) Notices() (out []string) {
-	for i, n := range t.ignored {
+	return ignoredNotices(t.path, t.ignored, int64(t.Requests()))
+}
+
+func ignoredNotices(path string, ignored [len(ignoredMembers)]int64, rows int64) (out []string) {
+	for i, n := range ignored {
 		if n > 0 {
-			out = append(out, fmt.Sprintf("%s: %d of %d rows have %s, which changes nothing here", t.path, n, t.Requests(), ignoredMembers[i]))
+			out = append(out, fmt.Sprintf("%s: %d of %d rows have %s, which changes nothing here", path, n, rows, ignoredMembers[i]))
 		}
 	}
 	return out
