@@ -60,6 +60,7 @@ func (b *builder) appliedRows(l *lines, o LoadOptions) error {
 			return err
 		}
 	}
+	b.t.ignored = s.ignored
 	return nil
 }
 
@@ -134,7 +135,7 @@ func (r *appliedRow) decode(s *scanner, text []byte) error {
 				r.latencyS = append(r.latencyS, s.float())
 			}
 		default:
-			s.skip()
+			s.ignore()
 		}
 	}
 	if s.err == nil && seen != appliedAll {

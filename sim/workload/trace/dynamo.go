@@ -16,6 +16,7 @@ type dynamoTrace struct {
 	tools    []dynamoTool // of sessions
 	ids      []uint64     // slab of all requests' hashes
 	seen     map[string]bool
+	ignored  [len(ignoredMembers)]int64
 }
 
 type dynamoRequest struct {
@@ -73,7 +74,7 @@ func loadDynamo(files []string, o LoadOptions) (*Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.digest = joinDigests(digests)
+	t.digest, t.ignored = joinDigests(digests), d.ignored
 	return t, nil
 }
 
@@ -107,6 +108,9 @@ func (d *dynamoTrace) read(l *lines) error {
 		if err != nil {
 			return l.fail(err, "failed to parse %s:%d", l.path, l.n)
 		}
+	}
+	for i, n := range s.ignored {
+		d.ignored[i] += n
 	}
 	return nil
 }
@@ -238,7 +242,7 @@ func (d *dynamoTrace) readRequest(s *scanner, l *lines, record []byte) error {
 				m.read(s, &r, &d.ids)
 			}
 		default:
-			s.skip()
+			s.ignore()
 		}
 	}
 	h.complete(s, seen)
@@ -315,7 +319,7 @@ func (m *dynamoMetrics) read(s *scanner, r *dynamoRequest, ids *[]uint64) {
 			r.readReplay(s, ids)
 			seen |= 2
 		default:
-			s.skip()
+			s.ignore()
 		}
 	}
 	if s.err == nil && seen != 3 {

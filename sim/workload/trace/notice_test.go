@@ -2,6 +2,7 @@ package trace
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -17,5 +18,14 @@ func TestMembersThatNobodyReadsAreCounted(t *testing.T) {
 	}
 	if got := tr.Notices(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	images := strings.Replace(dynamoRow("a", 1, 2, 64, "1", ""), `"output_tokens"`, `"images":["x"],"output_tokens"`, 1)
+	tr = load(t, images+dynamoRow("b", 1, 2, 64, "1", `,"lora_name":"l"`), LoadOptions{Format: Dynamo})
+	want = []string{
+		tr.path + ": 1 of 2 rows have images, which changes nothing here",
+		tr.path + ": 1 of 2 rows have lora_name, which changes nothing here",
+	}
+	if got := tr.Notices(); !slices.Equal(got, want) {
+		t.Errorf("dynamo: %q, want %q", got, want)
 	}
 }
