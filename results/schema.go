@@ -142,7 +142,7 @@ func reportColumn(k metrics.Key) columnOf[Point] {
 			return Text(k.Text(s))
 		}
 		v, ok := k.Value(s)
-		if !ok {
+		if !ok || !k.Measured(s) {
 			return Null
 		}
 		if k.Kind == metrics.Int {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -335,6 +336,9 @@ func (r *runner) execute(ctx context.Context, p *scenario.Point, part *results.P
 func (r *runner) filled(p *scenario.Point, out *Outcome) (*results.Point, error) {
 	row := r.row(p)
 	row.Status, row.Summary = results.Done, out.Summary
+	if out.Summary.Requests > 0 && out.Summary.Completed == 0 {
+		row.Reason = "no request completed: " + strings.Join(out.Summary.Coverage.Outcomes.Losses(), "; ")
+	}
 	if out.Policy != nil {
 		row.ScalingEvents = results.Some(float64(len(out.Result.ScalingEvents)))
 		if hours, ok := out.Policy.GPUHours(); ok {

@@ -17,6 +17,8 @@ type handMade struct {
 	axes []results.Value
 	gpus int64
 	itl  float64 // ms
+
+	rejected string // why every request was; "" they completed
 }
 
 // stats are those of figures that are all alike.
@@ -40,10 +42,14 @@ func analyseTable(t *testing.T, axes []results.Axis, points ...handMade) *Analys
 		if p.itl > 25 {
 			good = 0
 		}
-		sum := &metrics.Summary{SLA: metrics.SLA{TTFTMs: 1000, ITLMs: 25}, Requests: 1000, Completed: 1000, Good: good, InputTokens: 100_000, OutputTokens: 100_000, DurationMs: 10_000,
+		sum := &metrics.Summary{SLA: metrics.SLA{TTFTMs: 1000, ITLMs: 25}, Requests: 1000, Completed: 1000, TTFTSamples: 1000, TPOTSamples: 1000, Good: good, InputTokens: 100_000, OutputTokens: 100_000, DurationMs: 10_000,
 			Totals: metrics.Totals{DecodeWorkerSeconds: 10, DecodeGPUs: int(p.gpus)}}
 		sum.TTFT, sum.TPOT, sum.ITL = stats(100), stats(p.itl), stats(2*p.itl)
-		row := &results.Point{Key: key, Status: results.Done, Axes: p.axes, GPUs: p.gpus,
+		if p.rejected != "" {
+			sum.Completed, sum.Good, sum.OutputTokens, sum.InputTokens, sum.DurationMs = 0, 0, 0, 0, 0
+			sum.TTFTSamples, sum.TPOTSamples = 0, 0
+		}
+		row := &results.Point{Key: key, Reason: p.rejected, Status: results.Done, Axes: p.axes, GPUs: p.gpus,
 			Config:  `{"sla":{"ttft_ms":1000,"itl_ms":25}}`,
 			Summary: sum}
 		plan = append(plan, results.Planned{Key: key, Row: row})
@@ -68,7 +74,7 @@ func analyseTable(t *testing.T, axes []results.Axis, points ...handMade) *Analys
 func TestEveryModelHasAVerdict(t *testing.T) {
 	axes := []results.Axis{{Name: "timing.model", Type: results.String}, {Name: "topology.workers", Type: results.Int64}}
 	point := func(model string, workers, gpus int64, itl float64) handMade {
-		return handMade{[]results.Value{results.Text(model), results.Int(workers)}, gpus, itl}
+		return handMade{axes: []results.Value{results.Text(model), results.Int(workers)}, gpus: gpus, itl: itl}
 	}
 	a := analyseTable(t, axes, point("org/small-8b", 1, 1, 10), point("org/small-8b", 2, 2, 10),
 		point("org/large-70b", 1, 4, 40), point("org/large-70b", 2, 8, 20))
@@ -92,5 +98,24 @@ func TestEveryModelHasAVerdict(t *testing.T) {
 	}
 	if math.Abs(w.ITLMs.Mean-20) > 0.5 {
 		t.Errorf("shown %v ms, judged 20 ms", w.ITLMs.Mean)
+	}
+}
+
+// A point whose requests were all rejected has no latencies: it is lost by rejection,
+// deploys nowhere, stands on no front, and says so also without an SLA.
+func TestUnansweredPointsNeverRank(t *testing.T) {
+	axes := []results.Axis{{Name: "topology.workers", Type: results.Int64}}
+	a := analyseTable(t, axes, handMade{axes: []results.Value{results.Int(1)}, gpus: 1, rejected: "no request completed: rejected 1000: prompt exceeds the KV pool"},
+		handMade{axes: []results.Value{results.Int(2)}, gpus: 2, itl: 20})
+	l := &a.Loads[0]
+	bad := &a.Cases[0]
+	if bad.Meets || bad.Front || bad.TTFTMs.OK() || l.Verdict.Winner == nil || l.Verdict.Winner.GPUs != 2 {
+		t.Errorf("meets %v, front %v, TTFT %v, winner %+v", bad.Meets, bad.Front, bad.TTFTMs, l.Verdict.Winner)
+	}
+	if want := "no request completed: rejected 1000: prompt exceeds the KV pool"; bad.Why != want {
+		t.Errorf("why %q, want %q", bad.Why, want)
+	}
+	if want := "1 of 1 other point miss the SLA (1 by rejection)."; l.Verdict.Others != want {
+		t.Errorf("others %q, want %q", l.Verdict.Others, want)
 	}
 }

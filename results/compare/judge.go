@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -189,7 +190,7 @@ func (j *judge) attain(c *Case) {
 	if c.Attainment.OK() {
 		c.attainmentMean = c.Attainment.Mean
 	}
-	c.Meets = !sla.Set() || c.Attainment.OK() && c.Attainment.Mean >= j.opt.Attainment
+	c.Meets = !c.unanswered() && (!sla.Set() || c.Attainment.OK() && c.Attainment.Mean >= j.opt.Attainment)
 	meta := &j.s.Frame.Meta
 	alone := func(ttft, itl int) float64 {
 		if ttft < 0 || itl < 0 || j.grid == nil {
@@ -214,6 +215,10 @@ func (j *judge) within(row, ttft, itl int) float64 {
 	}
 	return float64(g[ttft][itl]) / n
 }
+
+// unanswered reports whether not one request of the point completed: it has no latencies,
+// and no place among those that do.
+func (c *Case) unanswered() bool { return c.Incomplete >= 1 }
 
 // price fills in the costs, from the sweep or from given prices.
 func (j *judge) price(c *Case) error {
@@ -299,6 +304,8 @@ func (a *Analysis) why(c, winner *Case) string {
 	switch {
 	case c == winner:
 		return "deploy"
+	case c.unanswered():
+		return c.silence()
 	case !c.Meets:
 		return "SLA " + c.Attainment.Plain(Percent) + a.fault(c)
 	case winner == nil:
@@ -311,12 +318,20 @@ func (a *Analysis) why(c, winner *Case) string {
 	return d.Mark()
 }
 
+// silence says why no request of an unanswered point completed.
+func (c *Case) silence() string {
+	text, _, _ := strings.Cut(c.Reason, "\n")
+	return cmp.Or(text, "no request completed")
+}
+
 // fault names the phase that misses the SLA, with a figure: by the shares of requests
 // within each bound where they were counted, else by the 95th percentiles.
 func (a *Analysis) fault(c *Case) string {
 	switch phase, figure := a.phase(c); phase {
 	case "":
 		return ""
+	case rejection:
+		return ", " + c.silence()
 	case bothPhases:
 		return ", " + phase
 	default:
@@ -324,11 +339,16 @@ func (a *Analysis) fault(c *Case) string {
 	}
 }
 
-const bothPhases = "TTFT and ITL alike"
+const (
+	bothPhases = "TTFT and ITL alike"
+	rejection  = "rejection" // of every request, or their failure
+)
 
 // phase is the bound at fault and the figure that shows it.
 func (a *Analysis) phase(c *Case) (name, figure string) {
 	switch {
+	case c.unanswered():
+		return rejection, ""
 	case math.IsNaN(c.TTFTOK) || math.IsNaN(c.ITLOK):
 		return a.phaseByPercentile(c)
 	case c.TTFTOK < c.ITLOK:

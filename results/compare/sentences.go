@@ -118,7 +118,7 @@ func (a *Analysis) others(l *Load) string {
 		return fmt.Sprintf("%s%s.", Count(len(meeting), "other"), a.span(l, meeting))
 	}
 	var by []string
-	for _, name := range [...]string{"TTFT", "ITL", "E2E", bothPhases} {
+	for _, name := range [...]string{"TTFT", "ITL", "E2E", bothPhases, rejection} {
 		if n := phases[name]; n > 0 {
 			by = append(by, fmt.Sprintf("%d by %s", n, name))
 		}

@@ -128,7 +128,7 @@ func summary(k, workers, router, load, seed int) *metrics.Summary {
 	noise := 1 + 0.01*math.Sin(float64(7*seed+k))
 	ttft := 2400 * float64(load) / float64(workers) * (1 - 0.1*float64(router)) * noise
 	itl := (10 + 60*float64(load)/float64(workers)) * noise
-	s := &metrics.Summary{SLA: metrics.SLA{TTFTMs: 2000, ITLMs: 50}, Requests: 1000, Completed: 1000, InputTokens: 4e6, OutputTokens: 2e5,
+	s := &metrics.Summary{SLA: metrics.SLA{TTFTMs: 2000, ITLMs: 50}, Requests: 1000, Completed: 1000, TTFTSamples: 1000, TPOTSamples: 1000, E2ESamples: 1000, InputTokens: 4e6, OutputTokens: 2e5,
 		DurationMs: 6e5 * noise, Totals: metrics.Totals{DecodeWorkerSeconds: 600 * float64(workers) * noise, DecodeGPUs: 1, WallMs: 1},
 		ReusedRatio: 0.1 + 0.4*float64(router)}
 	stats := func(mid float64) metrics.Stats {

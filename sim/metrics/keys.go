@@ -27,8 +27,9 @@ type Key struct {
 	When                Presence
 	Wall                bool // real time: differs from run to run
 
-	get  func(*Summary) float64 // NaN: null
-	text func(*Summary) string  // Kind Text
+	get     func(*Summary) float64 // NaN: null
+	samples func(*Summary) int64   // of a distribution; nil for other figures
+	text    func(*Summary) string  // Kind Text
 }
 
 // null is the value of a figure that nobody measured.
@@ -45,18 +46,18 @@ func buildKeys() []Key {
 	k := append(loadKeys(), resourceKeys()...)
 	k = append(k, rateKeys()...)
 	k = append(k, dist("ttft_ms", "ms", "time to first token: first token - arrival",
-		func(s *Summary) *Stats { return &s.TTFT })...)
+		func(s *Summary) *Stats { return &s.TTFT }, func(s *Summary) int64 { return s.TTFTSamples })...)
 	k = append(k, dist("ttst_ms", "ms", "gap between the first and the second token",
-		func(s *Summary) *Stats { return &s.TTST })...)
+		func(s *Summary) *Stats { return &s.TTST }, tpotSamples)...)
 	k = append(k, dist("tpot_ms", "ms", "time per output token: mean gap of a request",
-		func(s *Summary) *Stats { return &s.TPOT })...)
+		func(s *Summary) *Stats { return &s.TPOT }, tpotSamples)...)
 	k = append(k, dist("itl_ms", "ms", "inter-token latency: every gap of every request",
-		func(s *Summary) *Stats { return &s.ITL })...)
+		func(s *Summary) *Stats { return &s.ITL }, tpotSamples)...)
 	k = append(k, agenticKeys()...)
 	k = append(k, dist("e2e_latency_ms", "ms", "request latency: last token - arrival",
-		func(s *Summary) *Stats { return &s.E2E })...)
+		func(s *Summary) *Stats { return &s.E2E }, func(s *Summary) int64 { return s.E2ESamples })...)
 	return append(k, dist("output_token_throughput_per_user", "tok/s/user", "1000 / gap, for every gap above 0",
-		func(s *Summary) *Stats { return &s.PerUser })...)
+		func(s *Summary) *Stats { return &s.PerUser }, tpotSamples)...)
 }
 
 func loadKeys() []Key {
@@ -150,7 +151,7 @@ func agenticKeys() []Key {
 			get: func(s *Summary) float64 { return float64(s.Trajectories - s.CompletedTrajectories) }},
 	}
 	k = append(k, dist("trajectory_e2e_latency_ms", "ms", "completed plays: last end - start",
-		func(s *Summary) *Stats { return &s.Trajectory })...)
+		func(s *Summary) *Stats { return &s.Trajectory }, func(s *Summary) int64 { return int64(s.CompletedTrajectories) })...)
 	k = append(k, Key{Name: lastTrajectoryKey, Unit: "ms", Kind: Float, Meaning: "the median again",
 		get: func(s *Summary) float64 { return s.Trajectory.Median }})
 	for i := range k {
@@ -159,8 +160,11 @@ func agenticKeys() []Key {
 	return k
 }
 
+// tpotSamples counts the requests with two tokens or more, which alone have gaps.
+func tpotSamples(s *Summary) int64 { return s.TPOTSamples }
+
 // dist is the nine keys of one distribution.
-func dist(suffix, unit, meaning string, of func(*Summary) *Stats) []Key {
+func dist(suffix, unit, meaning string, of func(*Summary) *Stats, samples func(*Summary) int64) []Key {
 	parts := [...]struct {
 		name, meaning string
 		get           func(*Stats) float64
@@ -178,7 +182,7 @@ func dist(suffix, unit, meaning string, of func(*Summary) *Stats) []Key {
 	k := make([]Key, len(parts))
 	for i, p := range parts {
 		k[i] = Key{Name: p.name + "_" + suffix, Unit: unit, Kind: Float, Meaning: p.meaning + "; " + meaning,
-			get: func(s *Summary) float64 { return p.get(of(s)) }}
+			get: func(s *Summary) float64 { return p.get(of(s)) }, samples: samples}
 	}
 	return k
 }
@@ -193,6 +197,10 @@ func (k *Key) In(s *Summary) bool {
 	}
 	return true
 }
+
+// Measured reports whether anything was measured for key k. The report prints 0 for a
+// distribution without samples, as the reference does; a table has no value there.
+func (k *Key) Measured(s *Summary) bool { return k.samples == nil || k.samples(s) > 0 }
 
 // Value is the figure of key k; ok is false for null, absent and text keys.
 func (k *Key) Value(s *Summary) (v float64, ok bool) {

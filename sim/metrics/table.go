@@ -111,21 +111,24 @@ func drawTable(b *strings.Builder, rows [][]string) {
 // WriteOutcomes says how many of the requests that arrived completed, and what
 // became of the others, a line per reason.
 func WriteOutcomes(w io.Writer, s *Summary) error {
-	var b strings.Builder
 	o := &s.Coverage.Outcomes
-	fmt.Fprintf(&b, "completed %d of %d\n", o.Completed, s.Requests)
+	_, err := fmt.Fprintf(w, "completed %d of %d\n%s", o.Completed, s.Requests, strings.Join(append(o.Losses(), ""), "\n"))
+	return err
+}
+
+// Losses says what became of the requests that did not complete, one text per reason.
+func (o *Outcomes) Losses() (out []string) {
 	for _, r := range o.Rejected {
-		fmt.Fprintf(&b, "rejected %d: %s\n", r.Count, r.Reason)
+		out = append(out, fmt.Sprintf("rejected %d: %s", r.Count, r.Reason))
 	}
 	if o.Unfinished > 0 {
-		fmt.Fprintf(&b, "cut %d: unfinished at the time limit\n", o.Unfinished)
+		out = append(out, fmt.Sprintf("cut %d: unfinished at the time limit", o.Unfinished))
 	}
 	if o.Unreleased > 0 {
-		fmt.Fprintf(&b, "not offered %d: the time limit came first, or their session or play had failed\n", o.Unreleased)
+		out = append(out, fmt.Sprintf("not offered %d: the time limit came first, or their session or play had failed", o.Unreleased))
 	}
 	for _, r := range o.FailedReasons {
-		fmt.Fprintf(&b, "%s %d: %s\n", r.Status, r.Count, r.Reason)
+		out = append(out, fmt.Sprintf("%s %d: %s", r.Status, r.Count, r.Reason))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return out
 }
