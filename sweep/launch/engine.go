@@ -37,6 +37,7 @@ func engineFlags(model string, r *resolved.Role) []string {
 		width("--dp", r.DPSize)
 		add("--page-size", strconv.Itoa(e.BlockSize))
 		number("--max-running-requests", e.MaxNumSeqs)
+		number("--context-length", e.MaxModelLen)
 		add("--schedule-policy", map[bool]string{true: "lpm", false: "fcfs"}[s.SchedulePolicy == "lpm"])
 		add("--max-prefill-tokens", strconv.Itoa(s.MaxPrefillTokens))
 		add("--chunked-prefill-size", strconv.Itoa(s.ChunkedPrefillSize))

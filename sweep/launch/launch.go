@@ -23,6 +23,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/dynosweep/dynosweep/internal/safetext"
 	"github.com/dynosweep/dynosweep/results/compare"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 	"github.com/dynosweep/dynosweep/sweep/scenario/resolved"
@@ -171,8 +172,8 @@ func (d *Deployment) plan(config string, replay *Replayer) error {
 	return nil
 }
 
-// oneLine keeps a text inside a comment.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine keeps a text inside a comment, terminal escapes written out.
+func oneLine(s string) string { return safetext.Text(strings.Join(strings.Fields(s), " ")) }
 
 // yamlQuote is a double-quoted YAML string: JSON's escapes are all YAML's.
 func yamlQuote(s string) string {

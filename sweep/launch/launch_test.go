@@ -45,10 +45,21 @@ func TestAIPerfGetsTheTraceAsSimulated(t *testing.T) {
 }
 
 func TestHostileNamesStayInTheirComments(t *testing.T) {
-	if got := oneLine("a\nb\r\n  c"); got != "a b c" {
+	if got := oneLine("a\nb\r\n  c\x1b[2J"); got != `a b c\x1b[2J` {
 		t.Errorf("got %q", got)
 	}
 	if got := ShellJoin([]string{"a b", "it's", "", "plain-1.0", "$(x)"}); got != `'a b' 'it'\''s' '' plain-1.0 '$(x)'` {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestEveryBackendIsToldItsContextLength(t *testing.T) {
+	limit := 2048
+	for backend, want := range map[string]string{"vllm": "--max-model-len 2048", "sglang": "--context-length 2048", "trtllm": "--max-seq-len 2048"} {
+		r := &resolved.Role{TensorParallelSize: 1, DPSize: 1}
+		r.Engine.Backend, r.Engine.MaxModelLen = backend, &limit
+		if got := strings.Join(engineFlags("m", r), " "); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", backend, got, want)
+		}
 	}
 }
