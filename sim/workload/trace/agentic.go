@@ -14,7 +14,7 @@ const agenticSchema = "dynamo.agentic_mooncake"
 // loadAgentic reads agentic_mooncake: version 2 behind its header, or headerless
 // rows, told apart by the schema member of the first line.
 func loadAgentic(path string, o LoadOptions) (*Trace, error) {
-	l, err := openLines(path, "trace file ")
+	l, err := o.openLines(path, "trace file ")
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func loadApplied(path string, o LoadOptions) (*Trace, error) {
 	if !(o.SharedPrefixRatio >= 0 && o.SharedPrefixRatio <= 1) {
 		return nil, fmt.Errorf("shared_prefix_ratio must be between 0.0 and 1.0, got %s", workload.FormatFloat(o.SharedPrefixRatio))
 	}
-	l, err := openLines(path, "trace file ")
+	l, err := o.openLines(path, "trace file ")
 	if err != nil {
 		return nil, err
 	}

@@ -81,57 +81,75 @@ func blakeJoin(left, right [8]uint32, root uint32) [8]uint32 {
 	var block [16]uint32
 	copy(block[:8], left[:])
 	copy(block[8:], right[:])
-	return blakeCompress(blakeIV, block, 0, 64, blakeParent|root)
+	return blakeCompress(&blakeIV, &block, 0, 64, blakeParent|root)
 }
 
+// blakeChunk returns the value of one chunk, the number of which is chunk.
 func blakeChunk(data []byte, chunk uint64, root uint32) [8]uint32 {
 	v, flag := blakeIV, uint32(blakeChunkStart)
-	for {
-		var raw [64]byte
-		n := copy(raw[:], data)
-		data = data[n:]
-		if len(data) == 0 {
-			flag |= blakeChunkEnd | root
-		}
-		var block [16]uint32
-		for i := range block {
-			block[i] = binary.LittleEndian.Uint32(raw[4*i:])
-		}
-		v = blakeCompress(v, block, chunk, uint32(n), flag)
-		if len(data) == 0 {
-			return v
-		}
+	var block [16]uint32
+	for ; len(data) > 64; data = data[64:] {
+		blakeWords(&block, (*[64]byte)(data))
+		v = blakeCompress(&v, &block, chunk, 64, flag)
 		flag = 0
+	}
+	var raw [64]byte
+	n := copy(raw[:], data)
+	blakeWords(&block, &raw)
+	return blakeCompress(&v, &block, chunk, uint32(n), flag|blakeChunkEnd|root)
+}
+
+func blakeWords(block *[16]uint32, raw *[64]byte) {
+	for i := range block {
+		block[i] = binary.LittleEndian.Uint32(raw[4*i:])
 	}
 }
 
-// blakeCompress is the compression function, cut to its first half.
-func blakeCompress(v [8]uint32, m [16]uint32, counter uint64, size, flags uint32) [8]uint32 {
-	s := [16]uint32{v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7],
-		blakeIV[0], blakeIV[1], blakeIV[2], blakeIV[3], uint32(counter), uint32(counter >> 32), size, flags}
-	mix := func(a, b, c, d int, x, y uint32) {
-		s[a] += s[b] + x
-		s[d] = bits.RotateLeft32(s[d]^s[a], -16)
-		s[c] += s[d]
-		s[b] = bits.RotateLeft32(s[b]^s[c], -12)
-		s[a] += s[b] + y
-		s[d] = bits.RotateLeft32(s[d]^s[a], -8)
-		s[c] += s[d]
-		s[b] = bits.RotateLeft32(s[b]^s[c], -7)
+// blakeOrder is the order of the words of a block in each round: that of the round
+// before, permuted.
+var blakeOrder = func() (order [7][16]uint8) {
+	permuted := [16]uint8{2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8}
+	for i := range 16 {
+		order[0][i] = uint8(i)
 	}
-	for range 7 {
-		mix(0, 4, 8, 12, m[0], m[1])
-		mix(1, 5, 9, 13, m[2], m[3])
-		mix(2, 6, 10, 14, m[4], m[5])
-		mix(3, 7, 11, 15, m[6], m[7])
-		mix(0, 5, 10, 15, m[8], m[9])
-		mix(1, 6, 11, 12, m[10], m[11])
-		mix(2, 7, 8, 13, m[12], m[13])
-		mix(3, 4, 9, 14, m[14], m[15])
-		m = [16]uint32{m[2], m[6], m[3], m[10], m[7], m[0], m[4], m[13], m[1], m[11], m[12], m[5], m[9], m[14], m[15], m[8]}
+	for r := 1; r < len(order); r++ {
+		for i, from := range permuted {
+			order[r][i] = order[r-1][from]
+		}
 	}
-	for i := range v {
-		v[i] = s[i] ^ s[i+8]
+	return order
+}()
+
+// blakeCompress is the compression function, cut to its first half. Its state stands in
+// variables, not in an array, so that the compiler can keep it in registers.
+func blakeCompress(v *[8]uint32, m *[16]uint32, counter uint64, size, flags uint32) [8]uint32 {
+	a0, a1, a2, a3 := v[0], v[1], v[2], v[3]
+	b0, b1, b2, b3 := v[4], v[5], v[6], v[7]
+	c0, c1, c2, c3 := blakeIV[0], blakeIV[1], blakeIV[2], blakeIV[3]
+	d0, d1, d2, d3 := uint32(counter), uint32(counter>>32), size, flags
+	for r := range blakeOrder {
+		o := &blakeOrder[r]
+		a0, b0, c0, d0 = blakeMix(a0, b0, c0, d0, m[o[0]&15], m[o[1]&15])
+		a1, b1, c1, d1 = blakeMix(a1, b1, c1, d1, m[o[2]&15], m[o[3]&15])
+		a2, b2, c2, d2 = blakeMix(a2, b2, c2, d2, m[o[4]&15], m[o[5]&15])
+		a3, b3, c3, d3 = blakeMix(a3, b3, c3, d3, m[o[6]&15], m[o[7]&15])
+		a0, b1, c2, d3 = blakeMix(a0, b1, c2, d3, m[o[8]&15], m[o[9]&15])
+		a1, b2, c3, d0 = blakeMix(a1, b2, c3, d0, m[o[10]&15], m[o[11]&15])
+		a2, b3, c0, d1 = blakeMix(a2, b3, c0, d1, m[o[12]&15], m[o[13]&15])
+		a3, b0, c1, d2 = blakeMix(a3, b0, c1, d2, m[o[14]&15], m[o[15]&15])
 	}
-	return v
+	return [8]uint32{a0 ^ c0, a1 ^ c1, a2 ^ c2, a3 ^ c3, b0 ^ d0, b1 ^ d1, b2 ^ d2, b3 ^ d3}
+}
+
+// blakeMix is the quarter round of the compression function.
+func blakeMix(a, b, c, d, x, y uint32) (uint32, uint32, uint32, uint32) {
+	a += b + x
+	d = bits.RotateLeft32(d^a, -16)
+	c += d
+	b = bits.RotateLeft32(b^c, -12)
+	a += b + y
+	d = bits.RotateLeft32(d^a, -8)
+	c += d
+	b = bits.RotateLeft32(b^c, -7)
+	return a, b, c, d
 }

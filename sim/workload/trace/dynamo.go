@@ -47,7 +47,7 @@ func loadDynamo(files []string, o LoadOptions) (*Trace, error) {
 	d := &dynamoTrace{seen: make(map[string]bool)}
 	var digests []string
 	for _, path := range files {
-		l, err := openLines(path, "")
+		l, err := o.openLines(path, "")
 		if err != nil {
 			return nil, err
 		}

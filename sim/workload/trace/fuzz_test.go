@@ -16,19 +16,13 @@ import (
 	"github.com/dynosweep/dynosweep/sim/workload/workloadtest"
 )
 
-// traceFile is the one file that a fuzz target writes again and again: a folder of its
-// own for every execution would take most of the time.
-func traceFile(f *testing.F) string { return filepath.Join(f.TempDir(), "trace.jsonl") }
-
-// readable loads text, written to path, as a format and, if that works, replays it. It must not
+// readable loads text as a format and, if that works, replays it. It must not
 // panic, every refusal must name the file, and every request must be released once.
 func readable(t *testing.T, path string, text []byte, o LoadOptions) {
 	if len(text) > 4096 {
 		return
 	}
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	o.content = ptr(string(text))
 	tr, err := Load([]string{path}, o)
 	if err == nil {
 		d := open(32)
@@ -52,15 +46,17 @@ func readable(t *testing.T, path string, text []byte, o LoadOptions) {
 	}
 }
 
+func ptr(s string) *string { return &s }
+
 func FuzzMooncake(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(sessionRows))
 	f.Add([]byte(`{"created_time":-1.5e3,"input_tokens":3,"output_tokens":2,"hash_ids":[18446744073709551615],"output_token_ids":[1,4294967295],"priority":-1,"policy_class":"\ud83d\ude00"}`))
 	f.Fuzz(func(t *testing.T, text []byte) { readable(t, path, text, mooncake(48)) })
 }
 
 func FuzzMooncakeDelta(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(deltaRows))
 	f.Add([]byte(`{"session_id":"s","timestamp":0,"input_length":20,"output_length":1,"output_token_ids":[7],"hash_ids":[1]}` + "\n" +
 		`{"session_id":"s","input_length":90,"output_length":0,"hash_ids":[1,1]}`))
@@ -70,7 +66,7 @@ func FuzzMooncakeDelta(f *testing.F) {
 }
 
 func FuzzAgentic(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(threePlays(func(int) string { return `,"source_play_ordinal":0` })))
 	f.Add([]byte(header64 + node("a", "p", 1, "") + node("b", "p", 0, deps(dep("a", "dispatch", .5, "spawn")))))
 	f.Add([]byte(`{"request_id":"a","wait_for":["b"],"input_length":1,"output_length":1,"hash_ids":[1]}` + "\n" + `{"request_id":"b","delay_ms":1,"input_length":1,"output_length":1,"hash_ids":[1]}`))
@@ -78,7 +74,7 @@ func FuzzAgentic(f *testing.F) {
 }
 
 func FuzzApplied(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(appliedA + appliedB))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		readable(t, path, text, LoadOptions{Format: AppliedCompute, BlockSize: 64, SharedPrefixRatio: .5, PrefixGroups: 2})
@@ -86,7 +82,7 @@ func FuzzApplied(f *testing.F) {
 }
 
 func FuzzDynamo(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	context := `,"agent_context":{"session_id":"s","parent_session_id":null}`
 	f.Add([]byte(dynamoRow("a", 1, 2, 64, "1", "") + dynamoRow("b", 2, 2, 64, "1", "")))
 	f.Add([]byte(dynamoRow("a", 1, 2, 64, "1", context) + dynamoRow("b", 9, 2, 64, "1", context) +
@@ -95,7 +91,7 @@ func FuzzDynamo(f *testing.F) {
 }
 
 func FuzzWeka(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(`{"id":"t","models":["m"],"block_size":64,"hash_id_scope":"local","requests":[{"type":"n","t":0,"model":"m","in":70,"out":1,"hash_ids":[1,2]},` +
 		`{"type":"subagent","t":1,"agent_id":"a","subagent_type":"x","status":"completed","duration_ms":5,"requests":[{"type":"s","t":0.5,"model":"m","in":1,"out":1}]},` +
 		`{"type":"n","t":2,"api_time":0.5,"model":"m","in":130,"out":1,"hash_ids":[1,3]}]}`))
@@ -103,7 +99,7 @@ func FuzzWeka(f *testing.F) {
 }
 
 func FuzzTables(f *testing.F) {
-	path := traceFile(f)
+	const path = "trace.jsonl"
 	f.Add([]byte(azureTable), true)
 	f.Add([]byte(burstTable), false)
 	f.Fuzz(func(t *testing.T, text []byte, azure bool) {
@@ -114,9 +110,7 @@ func FuzzTables(f *testing.F) {
 		if azure {
 			o.Format = azureCSV
 		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		o.content = ptr(string(text))
 		var out strings.Builder
 		_, err := Convert(&out, []string{path}, o, DefaultConversion(Mooncake))
 		if err != nil {
@@ -126,7 +120,11 @@ func FuzzTables(f *testing.F) {
 			return
 		}
 		if out.Len() > 0 {
-			load(t, out.String(), mooncake(1<<20))
+			back := mooncake(1 << 20)
+			back.content = ptr(out.String())
+			if _, err := Load([]string{path}, back); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }
@@ -153,7 +151,7 @@ func FuzzScanner(f *testing.F) {
 
 // FuzzGzip: whatever bytes a .gz has, its rows are read or refused with a place.
 func FuzzGzip(f *testing.F) {
-	path := traceFile(f) + ".gz"
+	const path = "trace.jsonl.gz"
 	f.Add(gzipped(f, sessionRows))
 	f.Add([]byte("\x1f\x8b\x08"))
 	f.Fuzz(func(t *testing.T, packed []byte) { readable(t, path, packed, mooncake(48)) })

@@ -58,7 +58,7 @@ type leftOut struct {
 
 // openRows opens a file of a format that can be read row by row.
 func openRows(path string, o LoadOptions) (rowSource, error) {
-	l, err := openLines(path, "trace file ")
+	l, err := o.openLines(path, "trace file ")
 	if err != nil {
 		return nil, err
 	}

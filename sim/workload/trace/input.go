@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -44,7 +45,7 @@ func (e *InputError) Unwrap() error { return e.Err }
 // memory and digests its raw bytes on the way.
 type lines struct {
 	path string
-	file *os.File
+	file io.Closer
 	raw  io.Reader // the file, feeding Write
 	sum  hash.Hash
 	also io.Writer // gets the file's bytes too, unless nil
@@ -64,8 +65,11 @@ const maxLine = 128 << 20
 
 var errLongLine = fmt.Errorf("a line of more than %d MiB", maxLine>>20)
 
-// openLines opens path. what names the file in the message when that fails.
-func openLines(path, what string) (*lines, error) {
+// openLines opens path, or what stands in for it. what names the file in the message when that fails.
+func (o LoadOptions) openLines(path, what string) (*lines, error) {
+	if o.content != nil {
+		return newLines(path, io.NopCloser(strings.NewReader(*o.content)), int64(len(*o.content)))
+	}
 	var size int64
 	f, err := os.Open(path)
 	if err == nil {
@@ -83,18 +87,27 @@ func openLines(path, what string) (*lines, error) {
 		}
 		return nil, &InputError{File: path, Msg: "failed to open " + what + path, Err: err}
 	}
+	return newLines(path, f, size)
+}
+
+// newLines reads from f, which has so many bytes, as far as is known.
+func newLines(path string, f io.ReadCloser, size int64) (*lines, error) {
 	l := &lines{path: path, file: f, sum: sha256.New(), size: size}
 	l.raw = io.TeeReader(f, l)
 	var src io.Reader = l.raw
+	buffer := readBuffer
+	if size > 0 {
+		buffer = int(min(size+1, readBuffer)) // of a small file not the whole buffer is needed
+	}
 	if filepath.Ext(path) == ".gz" {
-		z, err := gzip.NewReader(bufio.NewReaderSize(l.raw, readBuffer))
+		z, err := gzip.NewReader(bufio.NewReaderSize(l.raw, buffer))
 		if err != nil {
 			f.Close()
 			return nil, &InputError{File: path, Line: 1, Msg: fmt.Sprintf("failed to read %s:1", path), Err: err}
 		}
-		src = z
+		src, buffer = z, readBuffer
 	}
-	l.r = bufio.NewReaderSize(src, readBuffer)
+	l.r = bufio.NewReaderSize(src, buffer)
 	return l, nil
 }
 

@@ -334,7 +334,7 @@ func (b *builder) place(r *row, l *lines) (delayMs float64, err error) {
 
 // loadMooncake reads mooncake and mooncake-delta.
 func loadMooncake(path string, o LoadOptions) (*Trace, error) {
-	l, err := openLines(path, "trace file ")
+	l, err := o.openLines(path, "trace file ")
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,8 @@ type LoadOptions struct {
 	KeepFailed bool
 	// Contents keeps what Trace.Hasher needs.
 	Contents bool
+	// content, unless nil, stands in for the file: tests of readers need no disk.
+	content *string
 }
 
 // DefaultLoadOptions returns the options of a format that were not given.

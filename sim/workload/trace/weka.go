@@ -75,7 +75,7 @@ type wekaRequest struct {
 // loadWeka reads a weka source: a .json or .jsonl file, or a folder of them (spec
 // workload 2.8).
 func loadWeka(path string, o LoadOptions) (*Trace, error) {
-	files, err := wekaFiles(path)
+	files, err := o.wekaFiles(path)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 	w.corpus.Write([]byte("aisimulate-weka-corpus-v1\x00"))
 	var digests []string
 	for _, f := range files {
-		digest, err := w.read(f.path, f.label, path, o.BlockSize)
+		digest, err := w.read(f.path, f.label, o)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,10 @@ func loadWeka(path string, o LoadOptions) (*Trace, error) {
 type wekaFile struct{ path, label string }
 
 // wekaFiles lists the files of a source by their path inside it.
-func wekaFiles(path string) ([]wekaFile, error) {
+func (o LoadOptions) wekaFiles(path string) ([]wekaFile, error) {
+	if o.content != nil {
+		return []wekaFile{{path, filepath.Base(path)}}, nil
+	}
 	st, err := os.Lstat(path)
 	if err != nil {
 		return nil, &InputError{File: path, Msg: "failed to stat Weka source " + path, Err: err}
@@ -143,8 +146,8 @@ func wekaFiles(path string) ([]wekaFile, error) {
 }
 
 // read reads and checks the objects of one file.
-func (w *wekaGraph) read(path, label, source string, blockSize int) (digest string, err error) {
-	l, err := openLines(path, "")
+func (w *wekaGraph) read(path, label string, o LoadOptions) (digest string, err error) {
+	l, err := o.openLines(path, "")
 	if err != nil {
 		return "", err
 	}
@@ -155,17 +158,17 @@ func (w *wekaGraph) read(path, label, source string, blockSize int) (digest stri
 	n := 0
 	add := func(text []byte) error {
 		n++
-		o := &wekaObject{at: l.spot(), label: label}
+		object := &wekaObject{at: l.spot(), label: label}
 		if filepath.Ext(path) == ".jsonl" {
-			o.label = fmt.Sprintf("%s#%06d", label, n-1)
+			object.label = fmt.Sprintf("%s#%06d", label, n-1)
 		}
-		if err := o.decode(text); err != nil {
+		if err := object.decode(text); err != nil {
 			if errors.Is(err, errTwoObjects) {
 				return l.fail(nil, "Weka JSON source %s contains more than one object; use a .jsonl extension", path)
 			}
 			return l.fail(err, "parsing Weka source %s object %d", path, n)
 		}
-		return w.add(o, blockSize)
+		return w.add(object, o.BlockSize)
 	}
 	if filepath.Ext(path) == ".jsonl" {
 		for err == nil && l.next() {
