@@ -229,3 +229,18 @@ func TestWekaDigestsOfRandomSources(t *testing.T) {
 		t.Errorf("%d sources", n)
 	}
 }
+
+// Of plays that end together the one whose last node comes first frees its lane first,
+// whatever other nodes of the plays end with it.
+func TestLanesAreFreedInOrderOfTheLastNodes(t *testing.T) {
+	d := open(64)
+	d.Laned, d.Lanes = true, 2
+	tr := load(t, header64+node("a", "p", 0, "")+node("z", "p", 0, "")+node("m", "q", 0, "")+node("n", "r", 0, "")+node("o", "s", 0, ""), agentic())
+	lane := map[string]string{}
+	for _, r := range workloadtest.Serve(t, source(t, tr, d), 64, workloadtest.Constant(10)) {
+		lane[r.PlayID] = r.LaneID
+	}
+	if lane["p"] != "lane:0" || lane["q"] != "lane:1" || lane["r"] != "lane:1" || lane["s"] != "lane:0" {
+		t.Errorf("%v", lane)
+	}
+}
