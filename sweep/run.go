@@ -19,6 +19,7 @@ import (
 	"github.com/dynosweep/dynosweep/sim"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sim/timing"
+	"github.com/dynosweep/dynosweep/sim/workload"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -29,6 +30,9 @@ type RunOptions struct {
 	Telemetry func(*metrics.Sample) error // nil: none
 	SlowPath  bool
 	Requests  int // release at most so many, as a search does; 0: the whole load
+	// Load is released instead of the run's workload, as a calibration does; nil: the
+	// workload. It is handed the block size that prompts are cut by.
+	Load func(blockSize int) (workload.Source, error)
 }
 
 // Outcome is one finished run.
@@ -82,7 +86,12 @@ func Execute(ctx context.Context, in *Inputs, run *scenario.Run, w RunOptions) (
 		return nil, &InputError{err}
 	}
 	began := time.Now()
-	src, err := in.Source(run)
+	var src workload.Source
+	if w.Load != nil {
+		src, err = w.Load(run.BlockSize())
+	} else {
+		src, err = in.Source(run)
+	}
 	if err != nil {
 		return nil, &InputError{err}
 	}

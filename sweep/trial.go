@@ -18,8 +18,10 @@ import (
 // Trial is one run of a search.
 type Trial struct {
 	Run      *scenario.Run
-	Requests int           // released at most; 0: the whole load
-	Timeout  time.Duration // 0: none
+	Requests int                                          // released at most; 0: the whole load
+	Timeout  time.Duration                                // 0: none
+	Capture  bool                                         // keep records of the requests
+	Load     func(blockSize int) (workload.Source, error) // instead of the run's workload; nil: that
 	// ShouldStop is asked now and then, with the clock, whether the run may stop; nil:
 	// it may not.
 	ShouldStop func(nowMs float64) bool
@@ -95,7 +97,7 @@ func (in *Inputs) try(parent context.Context, t *Trial) (out TrialResult) {
 		ctx, stop = context.WithTimeout(ctx, t.Timeout)
 		defer stop()
 	}
-	w := RunOptions{Requests: t.Requests}
+	w := RunOptions{Requests: t.Requests, Capture: t.Capture, Load: t.Load}
 	w.Observers.Progress = func(nowMs float64, finished int64) {
 		out.Simulated = finished
 		if t.ShouldStop != nil && !out.Stopped && t.ShouldStop(nowMs) {

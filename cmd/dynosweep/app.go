@@ -44,6 +44,7 @@ traffic, and what will it cost?
 		Commands: slices.Concat(
 			under("Run", replayCommand(), predictCommand(), sweepCommand(), recommendCommand()),
 			under("See", reportCommand(), compareCommand()),
+			under("Trust", calibrateCommand()),
 			under("Tools", traceCommand(), perfCommand()),
 			[]*cli.Command{versionCommand()},
 		),

@@ -28,7 +28,8 @@ func (r candidateRunner) Load(run *scenario.Run) (recommend.Load, error) {
 func (r candidateRunner) Run(ctx context.Context, requests []recommend.RunRequest) []recommend.RunResult {
 	trials := make([]sweep.Trial, len(requests))
 	for i := range requests {
-		trials[i] = sweep.Trial(requests[i])
+		q := &requests[i]
+		trials[i] = sweep.Trial{Run: q.Run, Requests: q.Requests, Timeout: q.Timeout, ShouldStop: q.ShouldStop}
 	}
 	out := make([]recommend.RunResult, len(requests))
 	for i, t := range r.in.Try(ctx, trials, r.jobs, r.memory) {

@@ -26,6 +26,7 @@ var layers = []struct {
 	{"sweep/scenario/optimizer", []string{"internal/document", "internal/spelling", "sweep/scenario", "sim/engine", "sim/metrics"}, nil},
 	{"sweep/scenario/resolved", nil, nil}, // the types of a text in the results: results/compare may know them
 	{"sweep/recommend", []string{"internal/document", "internal/safetext", "sweep/scenario", "sweep/scenario/optimizer", "results/compare", "sim", "sim/*"}, []string{"gonum.org/v1/gonum"}},
+	{"sweep/calibrate", []string{"internal/document", "sweep", "sweep/scenario", "sim/metrics", "sim/workload"}, []string{"gonum.org/v1/gonum"}},
 	{"sweep/launch", []string{"internal/safetext", "sweep/scenario", "sweep/scenario/resolved", "results/compare"}, nil},
 	{"planner", []string{"internal/document", "internal/npz", "internal/spelling", "sim", "sim/engine", "sim/timing", "sim/workload", "sim/metrics", "sim/rng"}, []string{"gonum.org/v1/gonum"}},
 	{"results", []string{"sim", "sim/metrics"}, []string{"github.com/apache/arrow-go/v18", "golang.org/x/sys/windows"}},

@@ -100,6 +100,10 @@ func ParseSweep(origin, dir string, text []byte, files *Files) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readGrid(origin, dir, text, root, files)
+}
+
+func readGrid(origin, dir string, text []byte, root *document.Node, files *Files) (*Grid, error) {
 	g := &gridExpander{f: &document.Faults{Origin: origin}, dir: dir, files: files, ids: map[string]bool{},
 		roles: map[roleKey]loweredRole{}, routers: map[routerKey]loweredRouter{}, grid: &Grid{Name: stem(origin), Text: text}}
 	if root == nil {

@@ -42,6 +42,10 @@ func ParsePredict(origin, dir string, text []byte, o PredictOptions, files *File
 	if err != nil {
 		return Run{}, err
 	}
+	return readConfiguration(origin, dir, root, o, files)
+}
+
+func readConfiguration(origin, dir string, root *document.Node, o PredictOptions, files *Files) (Run, error) {
 	if root == nil {
 		root = document.EmptyMap(1, "")
 	}
