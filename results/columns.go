@@ -23,6 +23,7 @@ const (
 	ColGoodputRequests      = "goodput_completed_requests"
 	ColGoodputRPS           = "goodput_request_throughput_rps"
 	ColCostUSD              = "cost_usd"
+	ColScalingEvents        = "scaling_events"
 	ColSLAAttainment        = "sla_attainment"
 	ColSLAGrid              = "sla_grid"
 )

@@ -56,7 +56,7 @@ func writeReportCSV(w io.Writer, a *compare.Analysis, _ string) error {
 		row := append([]string{p.ID, p.Label, string(p.Status), reason}, p.AxisValues()...)
 		row = append(row, strconv.Itoa(len(p.Rows)))
 		if c := cases[i]; c != nil {
-			row = append(row, plainNumber(c.GPUs), a.Loads[c.Load].Label, strconv.FormatBool(c.Meets), strconv.FormatBool(c.Front), c.Why)
+			row = append(row, plainNumber(c.GPUs), a.LoadLabels(c), strconv.FormatBool(c.Meets), strconv.FormatBool(c.Front), c.Why)
 			for _, col := range judgedColumns {
 				row = append(row, estimateCells(col.of(c))...)
 			}
@@ -97,21 +97,22 @@ type caseDoc struct {
 }
 
 type loadDoc struct {
-	Label     string             `json:"label"`
-	SLA       *compare.SLA       `json:"sla"`
-	Deploy    *string            `json:"deploy"`
-	Next      *string            `json:"next"`
-	Sentence  string             `json:"sentence"`
-	Money     string             `json:"money,omitempty"`
-	Second    string             `json:"next_sentence,omitempty"`
-	Others    string             `json:"others_sentence,omitempty"`
-	Today     string             `json:"baseline_sentence,omitempty"`
-	Caveats   []string           `json:"caveats"`
-	Front     []string           `json:"pareto_front"`
-	Nearest   []string           `json:"nearest,omitempty"`
-	Knobs     map[string]float64 `json:"variance_shares"`
-	KnobNote  string             `json:"variance_note"`
-	Objective string             `json:"objective"`
+	Label       string             `json:"label"`
+	SLA         *compare.SLA       `json:"sla"`
+	Deploy      *string            `json:"deploy"`
+	Next        *string            `json:"next"`
+	Sentence    string             `json:"sentence"`
+	Money       string             `json:"money,omitempty"`
+	Autoscaling string             `json:"autoscaling,omitempty"`
+	Second      string             `json:"next_sentence,omitempty"`
+	Others      string             `json:"others_sentence,omitempty"`
+	Today       string             `json:"baseline_sentence,omitempty"`
+	Caveats     []string           `json:"caveats"`
+	Front       []string           `json:"pareto_front"`
+	Nearest     []string           `json:"nearest,omitempty"`
+	Knobs       map[string]float64 `json:"variance_shares"`
+	KnobNote    string             `json:"variance_note"`
+	Objective   string             `json:"objective"`
 }
 
 type boardDoc struct {
@@ -168,7 +169,7 @@ func writeReportJSON(w io.Writer, a *compare.Analysis, page string) error {
 	}
 	for i := range a.Cases {
 		c := &a.Cases[i]
-		d := caseDoc{Point: c.ID, Label: c.Label, Load: a.Loads[c.Load].Label, GPUs: c.GPUs, Seeds: len(c.Rows), Meets: c.Meets, Front: c.Front, Verdict: c.Why, Figures: map[string]*estimateDoc{}}
+		d := caseDoc{Point: c.ID, Label: c.Label, Load: a.LoadLabels(c), GPUs: c.GPUs, Seeds: len(c.Rows), Meets: c.Meets, Front: c.Front, Verdict: c.Why, Figures: map[string]*estimateDoc{}}
 		for _, col := range judgedColumns {
 			if e := estimateOf(col.of(c)); e != nil {
 				d.Figures[col.name] = e
@@ -189,7 +190,7 @@ func writeReportJSON(w io.Writer, a *compare.Analysis, page string) error {
 
 func loadOf(a *compare.Analysis, l *compare.Load) loadDoc {
 	v := &l.Verdict
-	d := loadDoc{Label: l.Label, Sentence: v.Sentence, Money: v.Money, Second: v.Second, Others: v.Others, Today: v.Today, Caveats: v.Caveats,
+	d := loadDoc{Label: l.Label, Sentence: v.Sentence, Money: v.Money, Autoscaling: v.Autoscaling, Second: v.Second, Others: v.Others, Today: v.Today, Caveats: v.Caveats,
 		Knobs: map[string]float64{}, KnobNote: l.KnobNote(), Objective: a.ObjectiveName(), Front: []string{}}
 	if d.Caveats == nil {
 		d.Caveats = []string{}
@@ -239,6 +240,7 @@ func writeReportMarkdown(w io.Writer, a *compare.Analysis, _ string) error {
 		fmt.Fprintf(&b, "- %s\n", markdown(c))
 	}
 	b.WriteByte('\n')
+	markdownVerdicts(&b, a)
 	for i := range a.Loads {
 		if i == maxMarkdownLoads {
 			fmt.Fprintf(&b, "... and %d more loads.\n\n", len(a.Loads)-i)
@@ -260,6 +262,30 @@ func writeReportMarkdown(w io.Writer, a *compare.Analysis, _ string) error {
 	return err
 }
 
+// maxMarkdownVerdicts bounds the table of verdicts.
+const maxMarkdownVerdicts = 12
+
+// markdownVerdicts is one line for every load, where there are several.
+func markdownVerdicts(b *strings.Builder, a *compare.Analysis) {
+	if len(a.Loads) < 2 {
+		return
+	}
+	b.WriteString("| load | deploy | GPUs | SLA | $/hour |\n|---|---|--:|--:|--:|\n")
+	for i := range a.Loads {
+		if i == maxMarkdownVerdicts {
+			fmt.Fprintf(b, "| ... and %d more | | | | |\n", len(a.Loads)-i)
+			break
+		}
+		l := &a.Loads[i]
+		if c := l.Verdict.Winner; c != nil {
+			fmt.Fprintf(b, "| %s | %s `%s` | %s | %s | %s |\n", markdown(l.Label), markdown(c.Label), compare.ShortID(c.ID), compare.Number(round1(c.GPUs)), c.Attainment.Plain(compare.Percent), c.USDPerHour.Plain(compare.Dollars))
+		} else {
+			fmt.Fprintf(b, "| %s | no point meets the SLA | | | |\n", markdown(l.Label))
+		}
+	}
+	b.WriteByte('\n')
+}
+
 func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, front bool) {
 	v := &l.Verdict
 	if l.Label != "" {
@@ -273,7 +299,7 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 	for _, c := range v.Nearest {
 		fmt.Fprintf(b, "- %s `%s`: %s\n", markdown(c.Label), compare.ShortID(c.ID), markdown(c.Why))
 	}
-	for _, text := range slices.Concat([]string{v.Money, v.Second, v.Others, v.Today}, v.Caveats) {
+	for _, text := range slices.Concat([]string{v.Money, v.Autoscaling, v.Second, v.Others, v.Today}, v.Caveats) {
 		if text != "" {
 			fmt.Fprintf(b, "- %s\n", markdown(text))
 		}

@@ -31,6 +31,9 @@ func printReport(w io.Writer, a *compare.Analysis, page string) error {
 	for _, c := range a.Caveats {
 		printText(w, "Caveat", c)
 	}
+	if err := printVerdicts(w, a); err != nil {
+		return err
+	}
 	for i := range a.Loads {
 		if err := printLoad(w, a, &a.Loads[i]); err != nil {
 			return err
@@ -44,6 +47,26 @@ func printReport(w io.Writer, a *compare.Analysis, page string) error {
 		fmt.Fprintf(w, "\nPage    %s%s\n", page, pageSize(page))
 	}
 	return nil
+}
+
+// printVerdicts prints one line for every load, where there are several.
+func printVerdicts(w io.Writer, a *compare.Analysis) error {
+	if len(a.Loads) < 2 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	columns := []fitted{{head: "load", left: true}, {head: "GPUs"}, {head: "SLA"}, {head: "$/hour", spare: 1}, {head: "deploy", left: true}}
+	for i := range a.Loads {
+		l := &a.Loads[i]
+		cells := [...]string{l.Label, "-", "-", "-", "no point meets the SLA"}
+		if c := l.Verdict.Winner; c != nil {
+			cells = [...]string{l.Label, compare.Number(round1(c.GPUs)), c.Attainment.Plain(compare.Percent), c.USDPerHour.Plain(compare.Dollars), compare.ShortID(c.ID) + " " + c.Label}
+		}
+		for k, text := range cells {
+			columns[k].cells = append(columns[k].cells, text)
+		}
+	}
+	return printFitted(w, widthOf(w), leastLabel, columns)
 }
 
 func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
@@ -67,6 +90,9 @@ func printLoad(w io.Writer, a *compare.Analysis, l *compare.Load) error {
 				printText(w, line.name, line.text)
 			}
 		}
+	}
+	if v.Autoscaling != "" {
+		printText(w, "Scaling", v.Autoscaling)
 	}
 	for _, c := range v.Caveats {
 		printText(w, "Caveat", c)

@@ -28,8 +28,8 @@ type Analysis struct {
 	s                     *Sweep
 }
 
-// Load is one traffic, SLA and model of the sweep with its verdict: points under
-// different loads do not compete.
+// Load is one traffic, SLA and model of the sweep in one environment, with its verdict:
+// points under different loads do not compete.
 type Load struct {
 	Label   string // "" if there is only one
 	SLA     SLA
@@ -41,6 +41,9 @@ type Load struct {
 	Exact   bool // Knobs are of a full grid
 	Slices  []Slice
 	Heat    *Heat
+
+	traffic     int // number of the load, whatever its environment
+	environment []setting
 }
 
 // Verdict is what to deploy under one load.
@@ -54,6 +57,7 @@ type Verdict struct {
 	Second       string // about the next best, "" without one
 	Others       string // why the others lost, "" without any
 	Money        string // "" without prices
+	Autoscaling  string // whether it pays; "" without a Planner
 	Today        string // against the baseline
 	FrontNote    string
 	Caveats      []string
@@ -82,6 +86,7 @@ func (s *Sweep) Analyse(opt Options) (*Analysis, error) {
 	for i := range a.Loads {
 		a.settle(&a.Loads[i])
 	}
+	a.autoscaling()
 	a.Lost, a.Caveats = lost(s.Points), a.common()
 	if a.Board, err = a.board(); err != nil {
 		return nil, mendable(err)
@@ -131,41 +136,6 @@ func (a *Analysis) baseline() error {
 	return inputf("--baseline: %q begins the id of %d points: give more of it", want, len(found))
 }
 
-// loads groups the cases by traffic, SLA and model, in order of appearance.
-func (a *Analysis) loads() {
-	at := map[string]int{}
-	for i := range a.Cases {
-		c := &a.Cases[i]
-		var key []string
-		for k := range a.s.Axes {
-			if x := &a.s.Axes[k]; x.load {
-				key = append(key, c.values[x.at])
-			}
-		}
-		name := strings.Join(key, "\x00")
-		k, ok := at[name]
-		if !ok {
-			k = len(a.Loads)
-			at[name] = k
-			sla := c.Setup.SLA
-			if a.Rejudge {
-				sla = a.SLA
-			}
-			a.Loads = append(a.Loads, Load{Label: a.s.loadOf(c.Point), SLA: sla})
-		}
-		c.Load = k
-		a.Loads[k].Cases = append(a.Loads[k].Cases, i)
-	}
-	if len(a.Loads) > 0 && !a.Rejudge {
-		a.SLA = a.Loads[0].SLA
-		for i := range a.Loads {
-			if a.Loads[i].SLA != a.SLA {
-				a.SLA = SLA{}
-			}
-		}
-	}
-}
-
 // settle fills in what is thought about one load.
 func (a *Analysis) settle(l *Load) {
 	l.Ranked = slices.Clone(l.Cases)
@@ -189,6 +159,9 @@ func (a *Analysis) settle(l *Load) {
 	}
 	for _, i := range l.Cases {
 		c := &a.Cases[i]
+		if c.Why != "" && c != v.Winner {
+			continue // said under another environment
+		}
 		if c.Why = a.why(c, v.Winner); c == today {
 			c.Why = "baseline, " + c.Why
 		}

@@ -148,7 +148,7 @@ type episode struct{ from, to float64 }
 
 // class groups points whose workers are alike: same load and same engine axes.
 func (b *scorecardBuilder) class(c *Case) string {
-	key := fmt.Sprint(c.Load, c.Setup.Disaggregated)
+	key := fmt.Sprint(b.a.Loads[c.Load].traffic, c.Setup.Disaggregated)
 	for i := range b.a.s.Axes {
 		x := &b.a.s.Axes[i]
 		if x.group() == "engine" || x.group() == "timing" {

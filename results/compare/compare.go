@@ -81,6 +81,7 @@ type Setup struct {
 	Estimated                   bool // KV capacity comes from an estimate
 	Polynomial                  bool // timing is the built-in polynomial
 	SLA                         SLA
+	StartupS                    float64 // seconds before a worker serves, the longest of the roles
 }
 
 // SLA is the bounds of a run, ms; 0 is not set.
@@ -110,13 +111,14 @@ func (s SLA) String() string {
 // Axis is a varied key with its values in order: numbers ascending, others as they
 // appear.
 type Axis struct {
-	Name    string
-	Values  []string // as text, without null
-	Numbers []float64
-	Null    bool // some points do not have it
-	at      int  // column of the point's values
-	load    bool // part of the question (traffic, SLA, model), not of the answer
-	echo    bool // of one value, set where an axis before it is set: its name tells no more
+	Name        string
+	Values      []string // as text, without null
+	Numbers     []float64
+	Null        bool // some points do not have it
+	at          int  // column of the point's values
+	load        bool // part of the question (traffic, SLA, model, environment), not of the answer
+	environment bool // part of the environment, and of more than one value
+	echo        bool // of one value, set where an axis before it is set: its name tells no more
 }
 
 // Short is the last part of the dotted name.
@@ -257,6 +259,7 @@ func (s *Setup) read(config string) error {
 		}
 		s.Estimated = s.Estimated || r.Capacity != nil
 		s.Polynomial = s.Polynomial || r.Engine.TimingModel.Type == resolved.Polynomial
+		s.StartupS = max(s.StartupS, r.StartupTime, r.StartupTimeMs/1000)
 		return r.System()
 	}
 	s.Disaggregated, s.Planner = c.PrefillEngine != nil, c.Planner != nil
@@ -291,6 +294,8 @@ func (s *Sweep) axes() {
 		if len(a.Values) < 2 && !(a.Null && len(a.Values) == 1) {
 			continue
 		}
+		a.environment = isEnvironment(name) && len(a.Values) > 1
+		a.load = a.load || a.environment
 		if len(a.Numbers) == len(a.Values) {
 			order := make([]int, len(a.Values))
 			for k := range order {
@@ -358,25 +363,6 @@ func (s *Sweep) LabelUnderLoad(p *Point) string {
 		text += ", " + load
 	}
 	return text
-}
-
-// isGiven reports whether an axis is part of the question that a sweep asks, not of the
-// answer: traffic, SLA, and the model that is served.
-func isGiven(axis string) bool {
-	return strings.HasPrefix(axis, "workload.") || strings.HasPrefix(axis, "sla.") ||
-		strings.HasPrefix(axis, "timing.") && strings.HasSuffix(axis, ".model")
-}
-
-// loadOf spells the traffic, SLA and model of a point, as far as they vary; "" if they do
-// not.
-func (s *Sweep) loadOf(p *Point) string {
-	var parts []string
-	for i := range s.Axes {
-		if x := &s.Axes[i]; x.load && !x.echo && p.values[x.at] != "" {
-			parts = append(parts, x.Short()+" "+x.word(p.values[x.at]))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // word is a value for people: of a path or of a model the last part, unless two end alike.

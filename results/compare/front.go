@@ -54,15 +54,17 @@ func (a *Analysis) front(l *Load) {
 	near := 0
 	for _, i := range order {
 		c := &a.Cases[i]
-		if !c.Front && c.TokensPerGPU.Interval() {
+		within := false
+		if !slices.Contains(l.Front, i) && c.TokensPerGPU.Interval() {
 			for _, k := range l.Front {
 				f := &a.Cases[k]
 				if f.TokensPerUser.Low <= c.TokensPerUser.High && c.TokensPerGPU.High >= f.TokensPerGPU.Low {
-					c.NearFront = true
+					within = true
 				}
 			}
 		}
-		if c.NearFront {
+		if within {
+			c.NearFront = true
 			near++
 		}
 	}

@@ -3,6 +3,8 @@ package compare
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +21,10 @@ type handMade struct {
 	itl  float64 // ms
 
 	rejected string // why every request was; "" they completed
+
+	planner bool
+	startup float64 // seconds
+	seconds float64 // that a worker was provisioned; 0: the 10 s of the run
 }
 
 // stats are those of figures that are all alike.
@@ -52,6 +58,13 @@ func analyseTable(t *testing.T, axes []results.Axis, points ...handMade) *Analys
 		row := &results.Point{Key: key, Reason: p.rejected, Status: results.Done, Axes: p.axes, GPUs: p.gpus,
 			Config:  `{"sla":{"ttft_ms":1000,"itl_ms":25}}`,
 			Summary: sum}
+		if p.planner {
+			row.Config = fmt.Sprintf(`{"sla":{"ttft_ms":1000,"itl_ms":25},"planner":{"mode":"agg"},"engine":{"startup_time":%v}}`, p.startup)
+			row.ScalingEvents = results.Maybe{V: 4, OK: true}
+		}
+		if p.seconds > 0 {
+			sum.Totals.DecodeWorkerSeconds = p.seconds
+		}
 		plan = append(plan, results.Planned{Key: key, Row: row})
 	}
 	if err := store.Finalize(plan); err != nil {
@@ -117,5 +130,68 @@ func TestUnansweredPointsNeverRank(t *testing.T) {
 	}
 	if want := "1 of 1 other point miss the SLA (1 by rejection)."; l.Verdict.Others != want {
 		t.Errorf("others %q, want %q", l.Verdict.Others, want)
+	}
+}
+
+// Start-up time is what an operator finds, not what is chosen: every one has a verdict, in
+// which the fleets of a fixed size compete too, and one sentence says whether autoscaling
+// pays and from where on it does not.
+func TestEveryStartupTimeHasAVerdict(t *testing.T) {
+	axes := []results.Axis{{Name: "topology.workers", Type: results.Int64}, {Name: "planner.mode", Type: results.String}, {Name: "planner.startup_seconds", Type: results.Float64}}
+	fixed := func(gpus int64, itl float64) handMade {
+		return handMade{axes: []results.Value{results.Int(gpus), results.Null, results.Null}, gpus: gpus, itl: itl}
+	}
+	scaled := func(startup, seconds, itl float64) handMade {
+		return handMade{axes: []results.Value{results.Int(1), results.Text("agg"), results.Float(startup)}, gpus: 1, itl: itl, planner: true, startup: startup, seconds: seconds}
+	}
+	// Fixed fleets: one GPU misses the SLA, four meet it for 40 GPU-seconds.
+	a := analyseTable(t, axes, fixed(1, 40), fixed(4, 20), scaled(0, 20, 20), scaled(60, 30, 20), scaled(120, 50, 20), scaled(300, 15, 40))
+	if len(a.Loads) != 4 {
+		t.Fatalf("%d verdicts", len(a.Loads))
+	}
+	for i, want := range []struct {
+		label  string
+		winner int // in the order of the table
+		pays   string
+	}{
+		{"startup 0 s", 2, "Autoscaling pays (-50 %, one run, no interval): "},
+		{"startup 60 s", 3, "Autoscaling pays (-25 %, one run, no interval): "},
+		{"startup 120 s", 1, "Autoscaling does not pay (+25 %, one run, no interval): "},
+		{"startup 300 s", 1, "Autoscaling does not pay: no Planner point meets the SLA, "},
+	} {
+		l := &a.Loads[i]
+		if l.Label != want.label || len(l.Cases) != 3 || l.Verdict.Winner != &a.Cases[want.winner] {
+			t.Errorf("%q of %d points deploys %+v, want %q and case %d", l.Label, len(l.Cases), l.Verdict.Winner, want.label, want.winner)
+		}
+		if text := l.Verdict.Autoscaling; !strings.HasPrefix(text, want.pays) || !strings.HasSuffix(text, " It pays up to a start-up time of 60 s, and no longer at 120 s.") {
+			t.Errorf("%s: %q", l.Label, text)
+		}
+	}
+	if c := a.Loads[0].Verdict.Caveats; !slices.ContainsFunc(c, func(s string) bool { return strings.Contains(s, "start in 0 s") }) {
+		t.Errorf("no caveat about a start-up in no time: %q", c)
+	}
+	if got, want := a.LoadLabels(&a.Cases[1]), "startup 0 s; startup 60 s; startup 120 s; startup 300 s"; got != want {
+		t.Errorf("the fixed fleet stands in %q, want %q", got, want)
+	}
+}
+
+// Within the noise over seeds nothing pays; where no fixed fleet meets the SLA nothing is
+// claimed.
+func TestAutoscalingClaimsNothingUnknown(t *testing.T) {
+	axes := []results.Axis{{Name: "planner.mode", Type: results.String}}
+	fixed := handMade{axes: []results.Value{results.Null}, gpus: 1, itl: 40}
+	scaled := handMade{axes: []results.Value{results.Text("agg")}, gpus: 1, itl: 20, planner: true, startup: 60, seconds: 30}
+	a := analyseTable(t, axes, fixed, scaled)
+	if text := a.Loads[0].Verdict.Autoscaling; !strings.HasPrefix(text, "Whether autoscaling pays is not known: ") || !strings.Contains(text, "try a larger one") {
+		t.Errorf("%q", text)
+	}
+	a = analyseTable(t, axes, scaled)
+	if text := a.Loads[0].Verdict.Autoscaling; !strings.Contains(text, "no fleet of a fixed size") {
+		t.Errorf("%q", text)
+	}
+	fixed.itl, fixed.seconds = 20, 30
+	a = analyseTable(t, axes, fixed, scaled)
+	if text := a.Loads[0].Verdict.Autoscaling; !strings.HasPrefix(text, "Autoscaling makes no difference beyond the noise: ") {
+		t.Errorf("%q", text)
 	}
 }

@@ -31,8 +31,9 @@ type Price struct {
 // it. Costs are there if prices are known, attainment if there is an SLA.
 type Case struct {
 	*Point
-	Index int // in Sweep.Points
-	Load  int // in Analysis.Loads
+	Index int   // in Sweep.Points
+	Load  int   // in Analysis.Loads: the first one of Loads
+	Loads []int // more than one where the environment does not affect the case
 
 	GPUs           float64 // provisioned on average, in whole numbers without a Planner
 	Objective      Sample  // what verdicts go by: see Analysis.ByCost
@@ -51,7 +52,8 @@ type Case struct {
 	TTFTOK, ITLOK  float64 // share within each bound alone; NaN unknown
 	Incomplete     float64 // share of requests that did not complete
 	objectiveMean  float64
-	cost           Sample  // USD per million output tokens
+	cost           Sample // USD per million output tokens
+	spentUSD       Sample
 	attainmentMean float64 // NaN without an SLA
 }
 
@@ -236,7 +238,7 @@ func (j *judge) price(c *Case) error {
 	tokens, hours := j.reader(results.ColOutputTokens), j.reader(results.ColGPUHours)
 	over := func(of func(int) float64) Estimate { return EstimateOf(j.s.derived(c.Point, of).Values) }
 	c.cost = j.s.derived(c.Point, func(i int) float64 { return ratio(usd(i), tokens(i)) * 1e6 })
-	c.USDPerMillion = EstimateOf(c.cost.Values)
+	c.USDPerMillion, c.spentUSD = EstimateOf(c.cost.Values), j.s.derived(c.Point, usd)
 	c.USDPerHour = over(func(i int) float64 { return ratio(usd(i), hours(i)) * c.GPUs })
 	good := j.good(c)
 	c.USDPerGood = over(func(i int) float64 { return ratio(usd(i), good(i)) })

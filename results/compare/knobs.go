@@ -166,7 +166,7 @@ func (a *Analysis) cross(l *Load, at *Case, x *Axis, vx string, y *Axis, vy stri
 			case y:
 				want = vy
 			}
-			if c.values[n.at] != want {
+			if !n.load && c.values[n.at] != want {
 				same = false
 				break
 			}

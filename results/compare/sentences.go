@@ -226,6 +226,9 @@ func (a *Analysis) caveats(l *Load) (out []string) {
 	if share := a.s.Over(w.Point, "timing_outside_share"); share.OK() && share.Mean > outsideWarning {
 		out = append(out, fmt.Sprintf("%s of the passes of the choice were priced outside the measured grid of the hardware tables.", Percent(share.Mean)))
 	}
+	if w.Setup.Planner && w.Setup.StartupS == 0 {
+		out = append(out, "The choice scales with workers that start in 0 s, which no real worker does: set "+startupAxis+" to what yours need before you deploy it.")
+	}
 	if w.Incomplete > 0 {
 		out = append(out, fmt.Sprintf("%s of the requests did not complete.", Percent(w.Incomplete)))
 	}

@@ -84,7 +84,8 @@ type pageData struct {
 	Loads      []loadData     `json:"loads"`
 	ID         []string       `json:"id"`
 	Label      []string       `json:"label"`
-	Load       []int          `json:"load"`
+	Load       []int          `json:"load"` // the first one
+	Also       map[int][]int  `json:"also"` // all of them, of points that stand in several
 	GPUs       []num          `json:"gpus"`
 	Meets      []int          `json:"meets"`
 	Share      []num          `json:"share"` // attainment
@@ -204,13 +205,16 @@ func (v *view) points() *pageData {
 		at[i] = k
 	}
 	d := &pageData{Name: a.Sweep.Name, ByCost: a.ByCost, Objective: a.ObjectiveName(), Attainment: num(a.Options.Attainment),
-		Dir: a.Sweep.Dir, Cut: len(a.Cases) - len(pick), Commands: map[int]string{}}
+		Dir: a.Sweep.Dir, Cut: len(a.Cases) - len(pick), Commands: map[int]string{}, Also: map[int][]int{}}
 	for _, q := range compare.Quantiles {
 		d.Quantiles = append(d.Quantiles, num(q))
 	}
 	for _, i := range pick {
 		c := &a.Cases[i]
 		d.ID, d.Label, d.Load = append(d.ID, c.ID), append(d.Label, c.Label), append(d.Load, c.Load)
+		if len(c.Loads) > 1 {
+			d.Also[len(d.ID)-1] = c.Loads
+		}
 		d.GPUs, d.Meets, d.Front = append(d.GPUs, num(c.GPUs)), append(d.Meets, one(c.Meets)), append(d.Front, one(c.Front))
 		d.Share, d.Goal, d.Seeds = append(d.Share, mean(c.Attainment)), append(d.Goal, num(c.ObjectiveMean())), append(d.Seeds, len(c.Rows))
 		d.XLow, d.XHigh = append(d.XLow, low(c.TokensPerUser)), append(d.XHigh, high(c.TokensPerUser))

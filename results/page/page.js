@@ -85,13 +85,17 @@ const percent = (v) => {
 };
 const dollars = (v) => v == null ? '-' : '$' + (v >= 1000 ? Math.round(v).toLocaleString('en-US') : v >= 0.1 || v === 0 ? v.toFixed(2) : String(+v.toPrecision(2)));
 
+// ---- loads that a point stands in
+const loadsOf = (i) => D.also[i] || [D.load[i]];
+const under = (i, k) => loadsOf(i).includes(k);
+
 // ---- columns of the table
 const word = (c) => (i) => c.index[i] < 0 ? null : c.dict[c.index[i]];
 const numeric = (c) => c.dict && c.dict.every((t) => t !== '' && !Number.isNaN(+t));
 let judged = {meets: D.meets.slice(), share: D.share, goal: D.goal};
 const table = [
   {key: 'point', name: 'point', shown: true, text: (i) => D.label[i]},
-  {key: 'load', name: 'load', shown: D.loads.length > 1, text: (i) => D.loads[D.load[i]].label},
+  {key: 'load', name: 'load', shown: D.loads.length > 1, text: (i) => loadsOf(i).map((k) => D.loads[k].label).join('; ')},
   {key: 'gpus', name: 'GPUs', shown: true, num: (i) => D.gpus[i]},
   {key: 'seeds', name: 'seeds', shown: false, num: (i) => D.seeds[i]},
 ];
@@ -379,7 +383,7 @@ function tradeoff(fig) {
   const L = D.loads[load];
   const cx = table.find((c) => c.key === pick.x), cy = table.find((c) => c.key === pick.y);
   const list = [];
-  for (let i = 0; i < n; i++) if (D.load[i] === load && filters.every((f) => holds(f, i)) && cx.num(i) != null && cy.num(i) != null) list.push(i);
+  for (let i = 0; i < n; i++) if (under(i, load) && filters.every((f) => holds(f, i)) && cx.num(i) != null && cy.num(i) != null) list.push(i);
   const colour = columns.get(pick.c);
   const groups = new Map();
   for (const i of list) {
@@ -488,9 +492,9 @@ function latency(fig) {
   const which = $('latency').value;
   const curves = new Map(D.curves.map((c) => [c.point, c]));
   const L = D.loads[load];
-  const next = order.length ? D.id.map((_, i) => i).filter((i) => D.load[i] === load && judged.meets[i]).sort(better).slice(0, 2) : [];
+  const next = order.length ? D.id.map((_, i) => i).filter((i) => under(i, load) && judged.meets[i]).sort(better).slice(0, 2) : [];
   const wanted = [...new Set([L.winner, ...next, ...recent])].filter((i) => i >= 0 && curves.has(i)).slice(0, 4);
-  const shown = wanted.length ? wanted : D.curves.filter((c) => D.load[c.point] === load).slice(0, 2).map((c) => c.point);
+  const shown = wanted.length ? wanted : D.curves.filter((c) => under(c.point, load)).slice(0, 2).map((c) => c.point);
   const series = shown.map((i, k) => ({name: D.label[i] + ' ' + D.id[i].slice(0, 6), type: 'line', color: css('--c' + k), symbol: shapes[k], symbolSize: 7,
     data: (curves.get(i).ms[which] || []).map((ms, q) => [Math.max(ms, 0.01), 100 * D.quantiles[q]])}));
   const sla = L.sla && {ttft: L.sla.ttft_ms, tpot: L.sla.itl_ms, e2e_latency: L.sla.e2e_ms}[which];
@@ -578,15 +582,15 @@ function rejudge() {
     judged.byCost = true;
     judged.goal = D.id.map((_, i) => price.reduce((sum, p, k) => sum + p.value * D.prices.hours[k][i], 0));
   }
-  const able = D.id.map((_, i) => i).filter((i) => D.load[i] === load && judged.meets[i] && judged.goal[i] != null).sort(better);
+  const able = D.id.map((_, i) => i).filter((i) => under(i, load) && judged.meets[i] && judged.goal[i] != null).sort(better);
   const w = able.length ? able[0] : -1;
   judged.winner = w;
   const show = (v) => judged.byCost ? dollars(v) + '/Mtok' : digits(v) + ' tok/s/GPU';
-  judged.why = (i) => i === w ? 'deploy' : !judged.meets[i] ? 'SLA ' + percent(judged.share[i]) : w < 0 || D.load[i] !== load ? '' : `${((judged.goal[i] / judged.goal[w] - 1) * 100).toFixed(1)} %`;
+  judged.why = (i) => i === w ? 'deploy' : !judged.meets[i] ? 'SLA ' + percent(judged.share[i]) : w < 0 || !under(i, load) ? '' : `${((judged.goal[i] / judged.goal[w] - 1) * 100).toFixed(1)} %`;
   const terms = [relimited ? `TTFT within ${D.grid.ttft[t]} ms and ITL within ${D.grid.itl[u]} ms` : 'the SLA as run', `for at least ${+(100 * share).toFixed(2)} % of requests`, priced ? 'at these prices' : ''].filter(Boolean).join(', ');
   const unknown = relimited ? D.id.length - Object.keys(D.grid.shares).length : 0;
   if (w < 0) {
-    const near = D.id.map((_, i) => i).filter((i) => D.load[i] === load && judged.share[i] != null).sort((a, b) => judged.share[b] - judged.share[a])[0];
+    const near = D.id.map((_, i) => i).filter((i) => under(i, load) && judged.share[i] != null).sort((a, b) => judged.share[b] - judged.share[a])[0];
     note.textContent = `With ${terms}: no point meets it` + (near === undefined ? '.' : `; the nearest, ${D.label[near]}, reaches ${percent(judged.share[near])}.`);
   } else {
     const old = D.loads[load].winner;
