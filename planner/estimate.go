@@ -121,42 +121,42 @@ func (p *Policy) consolidation(of phase, m *model, f *FPM, spread float64) answe
 	return passes
 }
 
-// opinion turns a verdict into replicas.
-func (v verdict) opinion(n, minimum int) opinion {
+// decide turns a verdict into replicas.
+func (v verdict) decide(n, minimum int) sideDecision {
 	switch {
 	case v.cold || v.known == 0:
-		return opinion{reason: InsufficientData}
+		return sideDecision{reason: InsufficientData}
 	case v.allAbove:
-		return opinion{n: n + 1, has: true}
+		return sideDecision{n: n + 1, has: true}
 	case v.mayDown:
-		return opinion{n: max(n-1, minimum), has: true}
+		return sideDecision{n: max(n-1, minimum), has: true}
 	case v.refused:
-		return opinion{reason: RefusedConsolidation}
+		return sideDecision{reason: RefusedConsolidation}
 	}
-	return opinion{reason: NoChange}
+	return sideDecision{reason: NoChange}
 }
 
 // aggSLA combines both phases of an aggregated pool (spec planner 8.4): either may
 // ask for more, both must agree to fewer, unless prefill has no say.
-func (p *Policy) aggSLA(n int) opinion {
+func (p *Policy) aggSLA(n int) sideDecision {
 	m := p.models.decode
 	if n == 0 || !m.ready() {
-		return opinion{reason: InsufficientData}
+		return sideDecision{reason: InsufficientData}
 	}
 	prefill := p.judge(phase{prefill: true, aggregated: true}, m, n)
 	decode := p.judge(phase{aggregated: true}, m, n)
 	p.tick.EstimatedTTFTMs, p.tick.EstimatedITLMs = prefill.worst, decode.worst
-	op, od := prefill.opinion(n, p.minimum.d), decode.opinion(n, p.minimum.d)
+	op, od := prefill.decide(n, p.minimum.d), decode.decide(n, p.minimum.d)
 	// A refusal is a vote to stay.
-	stay := func(o opinion) opinion {
+	stay := func(o sideDecision) sideDecision {
 		if o.reason == RefusedConsolidation {
-			return opinion{n: n, has: true, reason: o.reason}
+			return sideDecision{n: n, has: true, reason: o.reason}
 		}
 		return o
 	}
 	op, od = stay(op), stay(od)
-	up := func(o opinion) bool { return o.has && o.n > n }
-	down := func(o opinion) bool { return o.has && o.n < n }
+	up := func(o sideDecision) bool { return o.has && o.n > n }
+	down := func(o sideDecision) bool { return o.has && o.n < n }
 	switch {
 	case up(op):
 		return op
@@ -165,9 +165,9 @@ func (p *Policy) aggSLA(n int) opinion {
 	case !op.has && down(od):
 		return od
 	case down(op) && down(od):
-		return opinion{n: max(op.n, od.n), has: true}
+		return sideDecision{n: max(op.n, od.n), has: true}
 	case op.reason == RefusedConsolidation || od.reason == RefusedConsolidation:
-		return opinion{n: n, has: true, reason: RefusedConsolidation}
+		return sideDecision{n: n, has: true, reason: RefusedConsolidation}
 	}
-	return opinion{n: n, has: true, reason: NoChange}
+	return sideDecision{n: n, has: true, reason: NoChange}
 }

@@ -2,18 +2,18 @@ package planner
 
 import "math"
 
-// opinion is what the load loop wants of one side.
-type opinion struct {
+// sideDecision is what the load loop wants of one side.
+type sideDecision struct {
 	n      int // replicas
 	has    bool
-	reason Reason // why there is no opinion, or why it is to stay
+	reason Reason // why nothing was decided, or why the side stays as it is
 }
 
-// patience counts load ticks in a row that asked for a scale-down.
-type patience struct{ needs, asked int }
+// hysteresis counts load ticks in a row that asked for a scale-down.
+type hysteresis struct{ needs, asked int }
 
 // grant reports whether a scale-down may pass: needs asks in a row have come.
-func (h *patience) grant() bool {
+func (h *hysteresis) grant() bool {
 	h.asked++
 	if h.asked < h.needs {
 		return false
@@ -22,8 +22,8 @@ func (h *patience) grant() bool {
 	return true
 }
 
-// temper holds a scale-down back until it was asked for often enough.
-func (h *patience) temper(o opinion, ready int) opinion {
+// filter holds a scale-down back until it was asked for often enough.
+func (h *hysteresis) filter(o sideDecision, ready int) sideDecision {
 	if !o.has || o.n >= ready {
 		h.asked = 0
 		return o
@@ -31,13 +31,13 @@ func (h *patience) temper(o opinion, ready int) opinion {
 	if h.grant() {
 		return o
 	}
-	return opinion{n: ready, has: true, reason: HysteresisHold}
+	return sideDecision{n: ready, has: true, reason: HysteresisHold}
 }
 
 // proposeLoad is the reactive loop (spec planner 8).
 func (p *Policy) proposeLoad() proposal {
 	if reason := p.loadGate(); reason != "" {
-		p.asked.prefill.asked, p.asked.decode.asked = 0, 0
+		p.hysteresis.prefill.asked, p.hysteresis.decode.asked = 0, 0
 		p.tick.LoadReason = reason
 		if p.cfg.Mode == Disagg {
 			p.tick.LoadReasonPrefill, p.tick.LoadReasonDecode = reason, reason
@@ -78,18 +78,18 @@ func (p *Policy) loadGate() Reason {
 
 func (p *Policy) loadAgg() proposal {
 	ready := p.tick.Counts.ReadyDecode
-	var o opinion
+	var o sideDecision
 	if p.cfg.Target == SLA {
 		o = p.aggSLA(ready)
 	} else {
 		o = p.easy(p.tick.DecodeFPM, ready, p.minimum.d, false)
 	}
 	if !o.has && o.reason == InsufficientData {
-		p.asked.decode.asked = 0
+		p.hysteresis.decode.asked = 0
 		p.tick.LoadReason = InsufficientData
 		return proposal{n: p.tick.Counts.ready()}
 	}
-	o = p.asked.decode.temper(o, ready)
+	o = p.hysteresis.decode.filter(o, ready)
 	want := ready
 	if o.has {
 		want = o.n
@@ -124,14 +124,14 @@ func sideReason(ready, n int, lifted bool, why Reason) Reason {
 
 func (p *Policy) loadDisagg() proposal {
 	t, ready := &p.tick, p.tick.Counts.ready()
-	var op, od opinion
+	var op, od sideDecision
 	if len(t.PrefillFPM) > 0 {
 		op = p.judgeSide(t.PrefillFPM, ready.p, p.minimum.p, prefillRole)
 	}
 	if len(t.DecodeFPM) > 0 {
 		od = p.judgeSide(t.DecodeFPM, ready.d, p.minimum.d, decodeRole)
 	}
-	op, od = p.asked.prefill.temper(op, ready.p), p.asked.decode.temper(od, ready.d)
+	op, od = p.hysteresis.prefill.filter(op, ready.p), p.hysteresis.decode.filter(od, ready.d)
 	want := ready
 	if op.has {
 		want.p = op.n
@@ -177,18 +177,18 @@ func overall(p, d Reason) Reason {
 	return d
 }
 
-func (p *Policy) judgeSide(rows []FPM, ready, minimum int, r role) opinion {
+func (p *Policy) judgeSide(rows []FPM, ready, minimum int, r role) sideDecision {
 	if p.cfg.Target != SLA {
 		return p.easy(rows, ready, minimum, r == prefillRole)
 	}
 	if r == prefillRole {
 		v := p.judge(phase{prefill: true}, p.models.prefill, ready)
 		p.tick.EstimatedTTFTMs = v.worst
-		return v.opinion(ready, minimum)
+		return v.decide(ready, minimum)
 	}
 	v := p.judge(phase{}, p.models.decode, ready)
 	p.tick.EstimatedITLMs = v.worst
-	return v.opinion(ready, minimum)
+	return v.decide(ready, minimum)
 }
 
 // threshold is an easy target's rule for one value.
@@ -220,7 +220,7 @@ func (c *Config) easyRule(prefill bool) threshold {
 
 // easy judges one side by static thresholds: up if any rank is above, down if all
 // are below and fewer replicas would not bounce back.
-func (p *Policy) easy(rows []FPM, n, minimum int, prefill bool) opinion {
+func (p *Policy) easy(rows []FPM, n, minimum int, prefill bool) sideDecision {
 	capacity := float64(p.engines.Decode.workerKV())
 	if prefill {
 		capacity = float64(p.engines.Prefill.ContextLength)
@@ -229,7 +229,7 @@ func (p *Policy) easy(rows []FPM, n, minimum int, prefill bool) opinion {
 		}
 	}
 	if capacity <= 0 || n == 0 {
-		return opinion{reason: InsufficientData}
+		return sideDecision{reason: InsufficientData}
 	}
 	rule := p.cfg.easyRule(prefill)
 	anyAbove, allBelow, most := false, true, math.Inf(-1)
@@ -248,14 +248,14 @@ func (p *Policy) easy(rows []FPM, n, minimum int, prefill bool) opinion {
 		most = math.Max(most, v)
 	}
 	if anyAbove {
-		return opinion{n: n + 1, has: true}
+		return sideDecision{n: n + 1, has: true}
 	}
 	if n <= 1 || !allBelow {
-		return opinion{reason: NoChange}
+		return sideDecision{reason: NoChange}
 	}
 	to := max(n-1, minimum)
 	if to > 0 && to < n && most*float64(n)/float64(to) >= rule.up {
 		to = n
 	}
-	return opinion{n: to, has: true}
+	return sideDecision{n: to, has: true}
 }

@@ -50,25 +50,25 @@ type Engines struct {
 
 // Policy is a Planner in a run.
 type Policy struct {
-	cfg      Config
-	engines  Engines
-	cost     pair
-	minimum  pair
-	limits   band
-	line     timeline
-	traffic  window
-	prefill  cache
-	decode   cache
-	last     lastSeen
-	nextn    int
-	models   struct{ prefill, decode *model } // aggregated: decode; nil unless target sla
-	forecast forecaster
-	floor    pair // of the throughput loop
-	asked    struct{ prefill, decode patience }
-	pending  pair // outstanding targets, Unset: none
-	tick     Tick
-	recorder recorder
-	boot     Bootstrap
+	cfg        Config
+	engines    Engines
+	cost       pair
+	minimum    pair
+	limits     band
+	line       timeline
+	traffic    window
+	prefill    cache
+	decode     cache
+	last       lastSeen
+	nextn      int
+	models     struct{ prefill, decode *model } // aggregated: decode; nil unless target sla
+	forecast   forecaster
+	floor      pair // of the throughput loop
+	hysteresis struct{ prefill, decode hysteresis }
+	pending    pair // outstanding targets, Unset: none
+	tick       Tick
+	recorder   recorder
+	boot       Bootstrap
 }
 
 var _ sim.ScalingPolicy = (*Policy)(nil)
@@ -98,7 +98,7 @@ func New(cfg Config, e Engines) (*Policy, error) {
 	}
 	p.line.cfg = &p.cfg
 	p.tick.Next = p.line.at(cfg.ScaleIntervalS)
-	p.asked.prefill.needs, p.asked.decode.needs = cfg.HysteresisTicks, cfg.HysteresisTicks
+	p.hysteresis.prefill.needs, p.hysteresis.decode.needs = cfg.HysteresisTicks, cfg.HysteresisTicks
 	p.recorder = newRecorder(&p.cfg)
 	if cfg.Target == SLA {
 		if err := p.buildModels(); err != nil {
@@ -286,7 +286,7 @@ func (p *Policy) answer(s *sim.Snapshot, to pair, d *sim.Decision) {
 	}
 }
 
-// proposal is what a loop wants; a side without an opinion keeps its ready count.
+// proposal is what a loop wants; a side without a decision keeps its ready count.
 type proposal struct {
 	n    pair
 	p, d bool // the side was named
