@@ -21,6 +21,35 @@ func (e *ConflictError) Error() string {
 		e.Key, e.Column, e.Kept, e.Answer)
 }
 
+// Adopted says what became of one part: Err is of class ErrRefused, a *ConflictError,
+// or what the disk says.
+type Adopted struct {
+	Finished Finished
+	Fresh    bool
+	Err      error
+}
+
+// AdoptAll is Adopt for many parts, in order, with one sync at the end: when it returns
+// without error, every part that was kept outlasts a power cut. The answers are in the
+// order of parts; they end early where the disk fails.
+func (s *Store) AdoptAll(parts [][]byte, asked func(Key) *Point) ([]Adopted, error) {
+	out := make([]Adopted, 0, len(parts))
+	var failed error
+	for _, part := range parts {
+		var a Adopted
+		a.Finished, a.Fresh, a.Err = s.Adopt(part, asked)
+		var conflict *ConflictError
+		if a.Err != nil && !errors.Is(a.Err, ErrRefused) && !errors.As(a.Err, &conflict) {
+			failed = a.Err
+			break
+		}
+		out = append(out, a)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return out, errors.Join(failed, s.pack.err, s.pack.sync(s.opt.Now()))
+}
+
 // Adopt brings in a part that a Maker of the same specification made elsewhere. asked
 // gives the row as planned (axes, configuration, GPUs), nil for a point nobody asked for.
 // fresh is false where the point had a row that stays: an equal one, or a done one

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -12,8 +13,48 @@ type Cost struct {
 	systems []string
 	prices  []float64 // [system], USD per GPU-hour
 	other   document.Opt[float64]
-	memory  [3]float64 // USD per gigabyte-hour of kv_tiers: host, disk, remote
-	at      *document.Node
+	memory  [3]float64     // USD per gigabyte-hour of kv_tiers: host, disk, remote
+	at      *document.Node // nil: no cost is asked for
+}
+
+// costText is a Cost as JSON.
+type costText struct {
+	Systems []string   `json:"systems"`
+	Prices  []float64  `json:"prices"`
+	Other   *float64   `json:"default"`
+	Memory  [3]float64 `json:"memory"`
+}
+
+// MarshalJSON writes the prices; null where no cost is asked for.
+func (c Cost) MarshalJSON() ([]byte, error) {
+	if !c.Asked() {
+		return []byte("null"), nil
+	}
+	t := costText{Systems: c.systems, Prices: c.prices, Memory: c.memory}
+	if c.other.Set {
+		t.Other = &c.other.Value
+	}
+	return json.Marshal(t)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (c *Cost) UnmarshalJSON(text []byte) error {
+	var t *costText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
+	}
+	*c = Cost{}
+	if t == nil {
+		return nil
+	}
+	if len(t.Systems) != len(t.Prices) {
+		return fmt.Errorf("%d systems and %d prices", len(t.Systems), len(t.Prices))
+	}
+	c.systems, c.prices, c.memory, c.at = t.Systems, t.Prices, t.Memory, &document.Node{}
+	if t.Other != nil {
+		c.other.Value, c.other.Set = *t.Other, true
+	}
+	return nil
 }
 
 // Asked reports whether the specification asks for costs.
