@@ -60,6 +60,17 @@ func TestCorrectionsGiveTheWorkedExamples(t *testing.T) {
 	}
 }
 
+func TestSuspectTablesAreNoticed(t *testing.T) {
+	text := strings.NewReplacer("nvidia/Llama-3.1-70B-Instruct-FP8", "Qwen/Qwen3-32B-FP8", "h200_sxm", "b200_sxm").Replace(fmt.Sprintf(llama70, 40, 922, 92, 4, ""))
+	run := loadRun(t, text)
+	if n := SliceNotices([]scenario.Run{*run, *run}); len(n) == 0 || !strings.Contains(n[0], "decode of 4 x 2000 takes 52.72 ms") {
+		t.Errorf("%q", n)
+	}
+	if n := SliceNotices([]scenario.Run{*loadRun(t, strings.Replace(text, "backend: vllm", "backend: trtllm", 1))}); len(n) > 0 {
+		t.Errorf("the others are not suspect: %q", n)
+	}
+}
+
 func TestNeutralCorrectionsAreNone(t *testing.T) {
 	plain := loadRun(t, fmt.Sprintf(llama70, 40, 922, 92, 4, ""))
 	neutral := loadRun(t, fmt.Sprintf(llama70, 40, 922, 92, 4, "  corrections: {prefill_scale: 1, pass_ms: 0}\n"))

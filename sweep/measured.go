@@ -69,17 +69,26 @@ func bindModel(q *scenario.AICRequest) (*aic.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg, err := modelConfig(q)
+	if err != nil {
+		return nil, err
+	}
+	return aic.NewModel(db, cfg)
+}
+
+func modelConfig(q *scenario.AICRequest) (aic.ModelConfig, error) {
 	mode := aic.Mode(0)
 	if q.Mode != "" {
+		var err error
 		if mode, err = aic.ParseMode(q.Mode); err != nil {
-			return nil, err
+			return aic.ModelConfig{}, err
 		}
 	}
-	return aic.NewModel(db, aic.ModelConfig{
+	return aic.ModelConfig{
 		Model: q.Model, TP: q.TP, PP: q.PP, AttentionDP: q.AttentionDP, MoETP: q.MoETP, MoEEP: q.MoEEP, NextN: q.NextN,
 		GEMM: q.GEMM, MoE: q.MoE, FMHA: q.FMHA, KVCache: q.KVCache, Comm: q.Comm,
 		Mode: mode, AttentionBackend: q.AttentionBackend, DecodeQKNorm: q.DecodeQKNorm,
-	})
+	}, nil
 }
 
 // passTimes asks a measured model for the Planner's bootstrap.

@@ -57,6 +57,9 @@ func runCalibrate(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
+	for _, n := range sweep.SliceNotices(fit.Deployments) {
+		out.notice("%s", n)
+	}
 	simulated := 0
 	fit.Simulate = calibrate.Simulator(&sweep.Inputs{}, max(c.Int("jobs"), 1), 0, func(cases int) {
 		simulated += cases

@@ -43,6 +43,17 @@ func dryRun(w io.Writer, g *scenario.Grid) error {
 	return nil
 }
 
+// runnable is the configurations of the points that would run.
+func runnable(g *scenario.Grid) []scenario.Run {
+	var out []scenario.Run
+	for i := range g.Points {
+		if p := &g.Points[i]; p.Skip == "" {
+			out = append(out, p.Run)
+		}
+	}
+	return out
+}
+
 // printSkipped says how many points are skipped for each reason.
 func printSkipped(w io.Writer, g *scenario.Grid) {
 	reasons := map[string]int{}

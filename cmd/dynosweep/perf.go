@@ -51,6 +51,7 @@ func perfCommand() *cli.Command {
 				OnUsageError: usageError,
 				Action:       perfCapacity,
 			},
+			perfCheckCommand(),
 		},
 	}
 }

@@ -70,6 +70,9 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	}
 	switch {
 	case c.Bool("dry-run"):
+		for _, n := range sweep.SliceNotices(runnable(j.grid)) {
+			j.notice("%s", n)
+		}
 		return dryRun(j.stdout, j.grid)
 	case c.Bool("status"):
 		return j.status()
