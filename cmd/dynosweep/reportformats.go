@@ -308,7 +308,7 @@ func markdownLoad(b *strings.Builder, a *compare.Analysis, l *compare.Load, fron
 	if !front || len(l.Front) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | TPOT p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
+	fmt.Fprintf(b, "%s\n\n| point | GPUs | tok/s/user | tok/s/GPU | TTFT p95 | mean ITL of a request p95 | SLA | $/Mtok | verdict |\n|---|--:|--:|--:|--:|--:|--:|--:|---|\n", markdown(v.FrontNote))
 	for _, i := range a.FrontShown(l, maxMarkdownFront) {
 		c := &a.Cases[i]
 		fmt.Fprintf(b, "| %s `%s` | %s | %s | %s | %s | %s | %s | %s | %s |\n", markdown(c.Label), compare.ShortID(c.ID), compare.Number(round1(c.GPUs)),

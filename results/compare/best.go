@@ -51,7 +51,7 @@ func (a *Analysis) BestPer(l *Load) (out []Best) {
 	pick("most tokens per GPU", mean(perGPU), show(perGPU, Number, " tok/s/GPU"), true)
 	pick("fewest GPUs", func(c *Case) float64 { return c.GPUs }, (*Case).GPUText, false)
 	pick("lowest TTFT p95", mean(ttft), show(ttft, Millis, ""), false)
-	pick("lowest TPOT p95", mean(itl), show(itl, Millis, ""), false)
+	pick("lowest mean ITL of a request p95", mean(itl), show(itl, Millis, ""), false)
 	pick("fastest for a user", mean(user), show(user, Number, " tok/s"), true)
 	pick("most throughput", mean(tokens), show(tokens, Number, " tok/s"), true)
 	return out

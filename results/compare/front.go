@@ -26,11 +26,12 @@ func rankOf(s results.Status) string {
 }
 
 // front marks the Pareto front of tokens per user and tokens per GPU, both larger
-// better, by the means. Points of equal figures stand on it together.
+// better, by the means, among the points that meet the SLA, or among all if none does.
+// Points of equal figures stand on it together.
 func (a *Analysis) front(l *Load) {
 	order := make([]int, 0, len(l.Cases))
 	for _, i := range l.Cases {
-		if a.Cases[i].TokensPerUser.OK() && a.Cases[i].TokensPerGPU.OK() {
+		if c := &a.Cases[i]; c.TokensPerUser.OK() && c.TokensPerGPU.OK() && (c.Meets || l.Verdict.Winner == nil) {
 			order = append(order, i)
 		}
 	}
@@ -69,6 +70,9 @@ func (a *Analysis) front(l *Load) {
 		}
 	}
 	l.Verdict.FrontNote = fmt.Sprintf("Pareto front of tokens per user and tokens per GPU: %s of %d", Count(len(l.Front), "point"), len(l.Cases))
+	if n := len(l.Cases) - len(order); n > 0 && l.SLA.Set() && l.Verdict.Winner != nil {
+		l.Verdict.FrontNote = fmt.Sprintf("Pareto front of tokens per user and tokens per GPU within the SLA: %s of %d; %d outside it", Count(len(l.Front), "point"), len(order), n)
+	}
 	if near > 0 {
 		l.Verdict.FrontNote += fmt.Sprintf("; %d more within the noise of it", near)
 	}
@@ -76,6 +80,35 @@ func (a *Analysis) front(l *Load) {
 		l.Verdict.FrontNote += fmt.Sprintf("; %d failed and %d skipped are not shown", a.Failed, a.Skipped)
 	}
 	l.Verdict.FrontNote += "."
+	if l.Verdict.Winner != nil {
+		l.Verdict.FrontNote += a.offFront(l)
+	}
+}
+
+// offFront says why the choice does not stand on the front, "" if it does.
+func (a *Analysis) offFront(l *Load) string {
+	w := l.Verdict.Winner
+	if !w.TokensPerUser.OK() || !w.TokensPerGPU.OK() {
+		return ""
+	}
+	for _, i := range l.Front {
+		f := &a.Cases[i]
+		if f == w {
+			return ""
+		}
+		if f.TokensPerUser.Mean < w.TokensPerUser.Mean || f.TokensPerGPU.Mean < w.TokensPerGPU.Mean {
+			continue
+		}
+		why := "at an equal objective it has fewer GPUs"
+		switch {
+		case w.objectiveMean != f.objectiveMean:
+			why = fmt.Sprintf("it is better in %s (%s against %s)", a.ObjectiveName(), a.ObjectiveText(w.objectiveMean), a.ObjectiveText(f.objectiveMean))
+		case w.GPUs == f.GPUs:
+			why = "at an equal objective and as many GPUs the first by id is taken"
+		}
+		return fmt.Sprintf(" The choice is not on the front: %s gives as many tokens per user and per GPU or more. It is chosen because %s.", f.Label, why)
+	}
+	return ""
 }
 
 // FrontShown is at most n points of the front by tokens per user ascending: the

@@ -22,6 +22,8 @@ type handMade struct {
 
 	rejected string // why every request was; "" they completed
 
+	user float64 // tokens per second that a user sees
+
 	planner bool
 	startup float64 // seconds
 	seconds float64 // that a worker was provisioned; 0: the 10 s of the run
@@ -62,6 +64,7 @@ func analyseTable(t *testing.T, axes []results.Axis, points ...handMade) *Analys
 			row.Config = fmt.Sprintf(`{"sla":{"ttft_ms":1000,"itl_ms":25},"planner":{"mode":"agg"},"engine":{"startup_time":%v}}`, p.startup)
 			row.ScalingEvents = results.Maybe{V: 4, OK: true}
 		}
+		sum.PerUser = stats(p.user)
 		if p.seconds > 0 {
 			sum.Totals.DecodeWorkerSeconds = p.seconds
 		}
@@ -193,5 +196,26 @@ func TestAutoscalingClaimsNothingUnknown(t *testing.T) {
 	a = analyseTable(t, axes, fixed, scaled)
 	if text := a.Loads[0].Verdict.Autoscaling; !strings.HasPrefix(text, "Autoscaling makes no difference beyond the noise: ") {
 		t.Errorf("%q", text)
+	}
+}
+
+// A point that misses the SLA stands on no front, however good it is otherwise, where
+// another one meets it.
+func TestFrontIsWithinTheSLA(t *testing.T) {
+	axes := []results.Axis{{Name: "topology.workers", Type: results.Int64}}
+	point := func(gpus int64, itl, user float64) handMade {
+		return handMade{axes: []results.Value{results.Int(gpus)}, gpus: gpus, itl: itl, user: user}
+	}
+	a := analyseTable(t, axes, point(1, 40, 90), point(2, 20, 30), point(4, 10, 60), point(8, 10, 50))
+	l := &a.Loads[0]
+	var gpus []float64
+	for _, i := range l.Front {
+		gpus = append(gpus, a.Cases[i].GPUs)
+	}
+	if want := []float64{2, 4}; !slices.Equal(gpus, want) || a.Cases[0].Front {
+		t.Errorf("on the front stand fleets of %v GPUs, want %v", gpus, want)
+	}
+	if note := l.Verdict.FrontNote; !strings.Contains(note, "within the SLA: 2 points of 3; 1 outside it") {
+		t.Errorf("%q", note)
 	}
 }

@@ -110,7 +110,7 @@ var figures = []struct {
 	shown              bool
 }{
 	{"gpus", "GPUs at the start", "", false}, {"gpu_hours", "GPU-hours", "h", false}, {"cost_usd", "cost", "USD", false},
-	{"p95_ttft_ms", "TTFT p95", "ms", true}, {"p95_tpot_ms", "TPOT p95", "ms", true}, {"mean_ttft_ms", "TTFT mean", "ms", false},
+	{"p95_ttft_ms", "TTFT p95", "ms", true}, {"p95_tpot_ms", "mean ITL of a request p95", "ms", true}, {"mean_ttft_ms", "TTFT mean", "ms", false},
 	{"median_ttft_ms", "TTFT p50", "ms", false}, {"p99_ttft_ms", "TTFT p99", "ms", false}, {"mean_itl_ms", "ITL mean", "ms", false},
 	{"p99_itl_ms", "ITL p99", "ms", false}, {"mean_tpot_ms", "TPOT mean", "ms", false}, {"p95_itl_ms", "ITL p95", "ms", false},
 	{"mean_e2e_latency_ms", "latency mean", "ms", false}, {"p95_e2e_latency_ms", "latency p95", "ms", false},
