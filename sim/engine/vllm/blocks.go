@@ -129,7 +129,8 @@ func (c *Core) unschedule(s int32) {
 	r.pass = 0
 }
 
-// preempt sends a running request to the front of the queue. It keeps what it
+// preempt sends a running request to the front of the queue, behind those that wait
+// for a transfer. It keeps what it
 // generated and loses its blocks.
 func (c *Core) preempt(s int32) {
 	r := c.reqs.At(s)
@@ -139,7 +140,7 @@ func (c *Core) preempt(s int32) {
 		c.offload.preempt(s)
 	}
 	r.status, r.computed = preempted, 0
-	c.enqueue(s, c.wait.head)
+	c.enqueue(s, c.queuePreempted())
 	c.preemptions++
 	c.handoff.generation++
 	c.blocked.order = 0

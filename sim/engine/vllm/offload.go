@@ -43,7 +43,7 @@ type offloaded struct {
 	storing bool
 	loading bool
 	staging bool
-	retryAt int64
+	passed  bool // a pass deferred it since it last ran: preempted requests queue behind it
 }
 
 // reused is a block that a request got while a store still reads its bytes.
@@ -208,6 +208,12 @@ func (c *Core) nextCandidate() int32 {
 		return c.wait.head
 	}
 	return c.reqs.At(c.offload.after).next
+}
+
+// defers notes that the pass goes on behind request s.
+func (o *offload) defers(s int32) {
+	o.after = s
+	o.at(s).passed = true
 }
 
 // gaveOut notes the blocks that an allocation of r took from under running stores:
@@ -437,8 +443,21 @@ func (o *offload) admitted(s int32) int32 {
 	if q.loaded > 0 {
 		o.ready = without(o.ready, s)
 	}
-	q.loaded, q.from = 0, 0
+	q.loaded, q.from, q.passed = 0, 0, false
 	return o.device
+}
+
+// queuePreempted is the request of the queue before which a preempted one stands:
+// those that passes deferred keep their place in front (spec kv-offload 4).
+func (c *Core) queuePreempted() int32 {
+	s := c.wait.head
+	if c.offload == nil {
+		return s
+	}
+	for s != 0 && c.offload.at(s).passed {
+		s = c.reqs.At(s).next
+	}
+	return s
 }
 
 // queueStays is headStays with memory behind the pool: no pass of a decode run can
@@ -467,6 +486,7 @@ func (c *Core) queueStays() bool {
 			return true
 		}
 		if q.storing || q.loading || q.staging {
+			q.passed = true
 			continue
 		}
 		if !o.memory.Private() {
@@ -478,6 +498,7 @@ func (c *Core) queueStays() bool {
 		if len(hits) < prompt {
 			n, pending := o.memory.Lookup(o.rank, tier.Blocks{Prompt: &r.content, From: len(hits), To: prompt})
 			if pending || n > 0 && o.loadsSome(c, r, len(hits), len(hits)+n) {
+				q.passed = true
 				continue
 			}
 			if n > 0 {

@@ -171,7 +171,7 @@ func (c *Core) admit() {
 			if c.offload != nil {
 				var l look
 				if cached, l = c.lookBehind(s); l == wait {
-					c.offload.after = s
+					c.offload.defers(s)
 					continue
 				}
 				fits = l == admissible
