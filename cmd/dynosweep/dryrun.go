@@ -7,14 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynosweep/dynosweep/sweep"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
 // maxAxisValues bounds the values of an axis that are spelled out.
 const maxAxisValues = 12
 
-// dryRun prints what a sweep would do: axes, points, GPUs, and what is skipped.
-func dryRun(w io.Writer, g *scenario.Grid) error {
+// dryRun prints what a sweep would do: axes, points, GPUs, and what is skipped,
+// and with list every point.
+func dryRun(w io.Writer, g *scenario.Grid, list bool) error {
 	fmt.Fprintf(w, "%s: %d points\n", g.Name, len(g.Points))
 	for _, a := range g.Axes {
 		var vs []string
@@ -40,6 +42,11 @@ func dryRun(w io.Writer, g *scenario.Grid) error {
 		fmt.Fprintf(w, "  folded: %d combinations come to the configuration of another point\n", g.Folded)
 	}
 	printSkipped(w, g)
+	if list {
+		for i := range g.Points {
+			listPoint(w, g, &g.Points[i])
+		}
+	}
 	return nil
 }
 
@@ -52,6 +59,20 @@ func runnable(g *scenario.Grid) []scenario.Run {
 		}
 	}
 	return out
+}
+
+// listPoint prints a line with the id of a point, its value on every axis, and its
+// GPUs or why it is skipped.
+func listPoint(w io.Writer, g *scenario.Grid, p *scenario.Point) {
+	fmt.Fprintf(w, "  point %s:", sweep.Key(p))
+	for i, v := range p.Values {
+		fmt.Fprintf(w, " %s=%v", g.Axes[i].Path, orNull(v))
+	}
+	if p.Skip != "" {
+		fmt.Fprintf(w, " skipped: %s\n", p.Skip)
+		return
+	}
+	fmt.Fprintf(w, " gpus=%d\n", p.GPUs)
 }
 
 // printSkipped says how many points are skipped for each reason.

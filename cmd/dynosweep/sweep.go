@@ -32,7 +32,8 @@ command again to continue after an interruption.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "results `DIR` (default dynosweep-output/NAME)"},
 			&cli.IntFlag{Name: "jobs", Usage: "points at a time", Value: runtime.GOMAXPROCS(0)},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print axes, points, GPUs and what is skipped; run nothing"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "open every trace and profile, print axes, points, GPUs and what is skipped; run nothing"},
+			&cli.BoolFlag{Name: "list", Usage: "with --dry-run: print every point"},
 			&cli.IntFlag{Name: "limit", Usage: "run at most `N` points now; 0 is all of them"},
 			&cli.StringFlag{Name: "point", Usage: "run the point `ID` again with full capture, into DIR/point-ID"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "run points again that failed"},
@@ -68,13 +69,7 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return badInput(err)
 	}
-	switch {
-	case c.Bool("dry-run"):
-		for _, n := range sweep.SliceNotices(runnable(j.grid)) {
-			j.notice("%s", n)
-		}
-		return dryRun(j.stdout, j.grid)
-	case c.Bool("status"):
+	if c.Bool("status") {
 		return j.status()
 	}
 	if err := j.in.Preload(j.grid); err != nil {
@@ -82,6 +77,12 @@ func runSweep(ctx context.Context, c *cli.Command) error {
 	}
 	for _, n := range j.in.Notices() {
 		j.notice("%s", n)
+	}
+	if c.Bool("dry-run") {
+		for _, n := range sweep.SliceNotices(runnable(j.grid)) {
+			j.notice("%s", n)
+		}
+		return dryRun(j.stdout, j.grid, c.Bool("list"))
 	}
 	if c.IsSet("point") {
 		return j.onePoint(ctx, c.String("point"))
@@ -133,6 +134,9 @@ func (j *sweepJob) checkModes() error {
 		default:
 			mode = name
 		}
+	}
+	if j.c.Bool("list") && !j.c.Bool("dry-run") {
+		return errors.New("--list has an effect only with --dry-run")
 	}
 	if mode != "status" && mode != "point" {
 		return nil
