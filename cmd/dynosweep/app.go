@@ -42,7 +42,7 @@ traffic, and what will it cost?
 		Flags:          globalFlags(),
 		Action:         unknownVerb,
 		Commands: slices.Concat(
-			under("Run", replayCommand(), predictCommand(), sweepCommand(), recommendCommand()),
+			under("Run", replayCommand(), predictCommand(), sweepCommand(), joinCommand(), recommendCommand()),
 			under("See", reportCommand(), compareCommand()),
 			under("Trust", calibrateCommand()),
 			under("Tools", traceCommand(), perfCommand()),

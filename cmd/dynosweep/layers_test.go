@@ -19,9 +19,11 @@ var layers = []struct {
 	local []string // a trailing /* covers the packages under it
 	third []string
 }{
-	{"cmd/dynosweep", []string{"internal/document", "internal/safetext", "internal/spelling", "sweep", "sweep/*", "sweep/scenario/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/workload/*", "sim/timing", "sim/timing/*"},
+	{"cmd/dynosweep", []string{"internal/document", "internal/safetext", "internal/spelling", "sweep", "sweep/*", "sweep/fleet/*", "sweep/scenario/*", "results", "results/*", "planner", "sim", "sim/engine", "sim/metrics", "sim/workload", "sim/workload/*", "sim/timing", "sim/timing/*"},
 		[]string{"github.com/urfave/cli/v3", "github.com/schollz/progressbar/v3", "golang.org/x/term"}},
 	{"sweep", []string{"internal/document", "sweep/scenario", "planner", "results", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, []string{"golang.org/x/sync/errgroup", "golang.org/x/sync/semaphore"}},
+	{"sweep/fleet", []string{"planner", "results", "sweep", "sweep/scenario"}, []string{"github.com/nats-io/nats.go", "github.com/klauspost/compress/zstd"}},
+	{"sweep/fleet/embed", []string{"sweep/fleet"}, []string{"github.com/nats-io/nats-server/v2/server"}},
 	{"sweep/scenario", []string{"internal/document", "internal/spelling", "sweep/scenario/resolved", "planner", "sim", "sim/*", "sim/timing/*", "sim/workload/*"}, nil},
 	{"sweep/scenario/optimizer", []string{"internal/document", "internal/spelling", "sweep/scenario", "sim/engine", "sim/metrics"}, nil},
 	{"sweep/scenario/resolved", nil, nil}, // the types of a text in the results: results/compare may know them

@@ -15,6 +15,7 @@ import (
 	"github.com/dynosweep/dynosweep/results"
 	"github.com/dynosweep/dynosweep/sim/metrics"
 	"github.com/dynosweep/dynosweep/sweep"
+	"github.com/dynosweep/dynosweep/sweep/fleet"
 	"github.com/dynosweep/dynosweep/sweep/scenario"
 )
 
@@ -41,6 +42,8 @@ command again to continue after an interruption.
 			&cli.BoolFlag{Name: "capture-requests", Usage: "write requests.parquet, one row per request"},
 			&cli.DurationFlag{Name: "point-timeout", Usage: "fail a point that takes longer, as 10m"},
 			&cli.StringSliceFlag{Name: "assert", Usage: "exit 1 unless every finished point holds, as 'mean_ttft_ms<500'; repeatable"},
+			&cli.StringFlag{Name: "on", Usage: "let runners compute the points (dynosweep join): embed, or embed://`HOST:PORT` for other machines"},
+			&cli.DurationFlag{Name: "ack-wait", Usage: "with --on: work of a runner silent so long goes to another", Value: 30 * time.Second},
 			&cli.BoolFlag{Name: "require-complete", Usage: "exit 1 unless every request of every point completed"},
 		},
 		OnUsageError: usageError,
@@ -108,7 +111,7 @@ func (j *sweepJob) read() error {
 	if d := j.c.Duration("point-timeout"); d < 0 {
 		return badInput(fmt.Errorf("--point-timeout: must not be negative, got %s", d))
 	}
-	if err := j.checkModes(); err != nil {
+	if err := errors.Join(j.checkFleet(), j.checkModes()); err != nil {
 		return badInput(err)
 	}
 	path := j.c.Args().First()
@@ -154,9 +157,12 @@ func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 	tally, err := sweep.Run(ctx, j.grid, &j.in, sweep.Options{
 		Dir: j.dir, Spec: j.grid.Text, Version: version(), Jobs: j.c.Int("jobs"), Limit: j.c.Int("limit"),
 		RetryFailed: j.c.Bool("retry-failed"), Capture: j.c.Bool("capture-requests"), PointTimeout: j.c.Duration("point-timeout"),
-		MemoryBytes: sweep.AvailableMemory() * 8 / 10, Now: time.Now, Progress: bar.update,
+		MemoryBytes: sweep.AvailableMemory() * 8 / 10, Now: time.Now, Progress: bar.update, Fleet: j.fleet(),
 	})
 	bar.finish()
+	if err == nil && tally.Open() == 0 { // a submitter that was killed at its end left it
+		err = os.RemoveAll(filepath.Join(j.dir, fleetFolder))
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		text := fmt.Sprintf("interrupted: %d of %d points are finished in %s; run the same command again to continue",
@@ -175,7 +181,7 @@ func (j *sweepJob) run(ctx context.Context) (sweep.Tally, error) {
 // directory or by repairing this one.
 func isUserFixable(err error) bool {
 	return errors.Is(err, results.ErrForeignResults) || errors.Is(err, results.ErrLocked) ||
-		errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrUnusable)
+		errors.Is(err, results.ErrDamaged) || errors.Is(err, results.ErrUnusable) || errors.Is(err, fleet.ErrInput)
 }
 
 // finish prints the table and says what became of the sweep.
