@@ -188,7 +188,7 @@ func flagRow(f cli.Flag) []string {
 			def = text
 		}
 	}
-	if def == strconv.Itoa(runtime.GOMAXPROCS(0)) && f.Names()[0] == "jobs" {
+	if def == strconv.Itoa(runtime.GOMAXPROCS(0)) && (f.Names()[0] == "jobs" || f.Names()[0] == "slots") {
 		def = "number of cores"
 	}
 	if env := doc.GetEnvVars(); len(env) > 0 {

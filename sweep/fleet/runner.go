@@ -185,9 +185,6 @@ func (r *runner) compute(ctx context.Context, name string, p *parcel) error {
 			return nil
 		}
 		packed := packRows(parts)
-		if len(packed) > maxMessage-4096 {
-			return fmt.Errorf("the rows of a point have %d KiB, more than a message: run this sweep without --capture-requests, or without --on", len(packed)>>10)
-		}
 		send, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		_, err := r.js.Publish(send, "dsw.rows."+name, packed, jetstream.WithRetryAttempts(20))
@@ -224,7 +221,12 @@ func (j *joined) run(ctx context.Context, o *order) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = j.shop.Make(ctx, p, &local, &out)
+	if err := j.shop.Make(ctx, p, &local, &out); err != nil {
+		return nil, err
+	}
+	if size := len(packRows([][]byte{out.Bytes()})); size > maxMessage-4096 {
+		err = j.shop.MakeFailed(p, fmt.Sprintf("its rows have %d KiB, more than a message of the fleet: run the sweep again without --on and with --retry-failed", size>>10), &out)
+	}
 	return out.Bytes(), err
 }
 
