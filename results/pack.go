@@ -204,44 +204,50 @@ func listParts(dir, digest string) (list partList, err error) {
 	return list, nil
 }
 
+// openSized opens a file and says how long it is.
+func openSized(name string) (*os.File, int64, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, 0, err
+	}
+	return file, info.Size(), nil
+}
+
 // onFile calls fn with the frames of a part that has a file of its own.
 func onFile(name string, fn func(*frames, location) error) error {
-	file, err := os.Open(name)
+	file, size, err := openSized(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	at := location{file: name, size: info.Size()}
+	at := location{file: name, size: size}
 	return fn(newFrames(file, at), at)
 }
 
 // eachEntry calls fn with the frames of every entry of a pack, up to the first that is
 // torn.
 func eachEntry(name string, fn func(*frames, location) error) error {
-	file, err := os.Open(name)
+	file, end, err := openSized(name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
 	var head [entryHeader]byte
 	if n, _ := io.ReadFull(file, head[:]); n < entryHeader || string(head[:]) != packMagic {
 		return nil
 	}
-	for at := int64(len(packMagic)); at+entryHeader <= info.Size(); {
+	for at := int64(len(packMagic)); at+entryHeader <= end; {
 		if _, err := file.ReadAt(head[:], at); err != nil {
 			return err
 		}
 		size := int64(binary.LittleEndian.Uint32(head[:]))
 		at += entryHeader
-		if crc32.Checksum(head[:4], castagnoli) != binary.LittleEndian.Uint32(head[4:]) || at+size > info.Size() {
+		if crc32.Checksum(head[:4], castagnoli) != binary.LittleEndian.Uint32(head[4:]) || at+size > end {
 			return nil
 		}
 		where := location{file: name, at: at, size: size}
